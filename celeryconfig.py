@@ -1,0 +1,18 @@
+"""What this deployment tunes; used where WEBHOOKS_CELERY_CONFIG=celeryconfig.
+
+Any Celery setting by its own name. What deliveries depend on (acknowledging late, JSON, the queues, the broker's
+visibility timeout) is set by `webhooks/app.py`, and setting it here is refused at start.
+"""
+
+# Threads of one worker process: each waits for one merchant's answer, up to 10 s. Start more processes for more cores.
+worker_concurrency = 20
+
+# One message in hand for each thread: what is taken early cannot be taken by an idle worker.
+worker_prefetch_multiplier = 1
+
+# Connections to the broker that one process keeps for publishing.
+broker_pool_limit = 20
+
+# A finished attempt has its own line (`delivery.attempted`), so Celery's lines need no more than this.
+worker_log_format = "%(asctime)s %(levelname)s %(message)s"
+worker_task_log_format = "%(asctime)s %(levelname)s %(task_name)s[%(task_id)s] %(message)s"

@@ -1,0 +1,38 @@
+"""Short words for what the gate's tests do again and again."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from webhooks.gate.gate import Gate
+from webhooks.gate.values import Admitted, Probe, Release, Report
+from webhooks.policy.breaker import Effect
+
+MERCHANT = "shop"
+_deliveries = count()
+
+
+def admitted(gate: Gate, delivery: str | None = None, slot: str | None = None, merchant: str = MERCHANT) -> Admitted:
+    """Have a delivery admitted, a new one unless it is named."""
+    answer = gate.admit(merchant, delivery or f"delivery-{next(_deliveries)}", slot)
+    assert isinstance(answer, Admitted), answer
+    return answer
+
+
+def attempts(gate: Gate, effect: Effect, times: int = 1, merchant: str = MERCHANT) -> list[Report]:
+    """Let so many attempts of different deliveries end like this, one after the other."""
+    return [gate.report(merchant, admitted(gate, merchant=merchant), effect) for _ in range(times)]
+
+
+def offered_probe(gate: Gate, merchant: str = MERCHANT) -> str:
+    """Return the slot of the probe that the gate offers."""
+    offer = gate.offer([merchant])[merchant]
+    assert isinstance(offer, Probe), offer
+    return offer.slot
+
+
+def released(gate: Gate, merchant: str = MERCHANT) -> tuple[str, ...]:
+    """Return the slots that the gate offers."""
+    offer = gate.offer([merchant])[merchant]
+    assert isinstance(offer, Release), offer
+    return offer.slots

@@ -1,0 +1,91 @@
+"""The Lua does what the model does, whatever comes in whatever order."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from tests.gate.clock import Clock, scripts_under_test
+from tests.gate.duel import RULES, Duel, seconds
+from webhooks.gate.gate import Gate
+from webhooks.gate.values import Admitted
+from webhooks.policy.breaker import Effect
+
+_AGREED_STEPS = 20_000
+_MANY = settings(
+    max_examples=100, stateful_step_count=80, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+_DELIVERIES = st.integers(0, 7).map("delivery-{}".format)
+_EFFECTS = st.sampled_from(Effect)
+_RECENT = st.integers(1, 5)
+
+
+class _Machine(RuleBasedStateMachine):
+    """Random deliveries, answers and time steps; the test sets the clock and the gate of all runs."""
+
+    clock: ClassVar[Clock]
+    gate: ClassVar[Gate]
+    agreed: ClassVar = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.duel = Duel(self.clock, self.gate)
+
+    def teardown(self) -> None:
+        _Machine.agreed += self.duel.steps
+
+    @rule(delivery=_DELIVERIES)
+    def fresh(self, delivery: str) -> None:
+        self.duel.admit(delivery, None)
+
+    @precondition(lambda self: self.duel.slots)
+    @rule(delivery=_DELIVERIES, back=_RECENT)
+    def released(self, delivery: str, back: int) -> None:
+        self.duel.admit(delivery, self.duel.slots[-min(back, len(self.duel.slots))])
+
+    @precondition(lambda self: self.duel.admissions)
+    @rule(effect=_EFFECTS, back=_RECENT)
+    def report(self, effect: Effect, back: int) -> None:
+        self.duel.report(self.duel.admissions[-min(back, len(self.duel.admissions))], effect)
+
+    @rule(effect=_EFFECTS, times=st.integers(1, 5))
+    def answers(self, effect: Effect, times: int) -> None:
+        for number in range(times):
+            answer = self.duel.admit(f"delivery-{number}", self.duel.slots[-1] if self.duel.slots else None)
+            if isinstance(answer, Admitted):
+                self.duel.report(answer, effect)
+
+    @rule()
+    def offer(self) -> None:
+        self.duel.offer()
+
+    @rule(which=st.integers(0, 8), offset_us=st.sampled_from((-1, 0, 1)))
+    def approach(self, which: int, offset_us: int) -> None:
+        self.duel.approach(which, offset_us)
+
+    @rule(wait_us=st.one_of(st.integers(0, 1_000_000), st.integers(0, seconds(400))))
+    def pass_time(self, wait_us: int) -> None:
+        self.duel.pass_time(wait_us)
+
+    @rule(unused=_RECENT)
+    def drained(self, unused: int) -> None:
+        self.duel.drained(tuple(self.duel.slots[-unused:]))
+
+    @rule(sure=st.integers(0, 3))
+    def reset(self, sure: int) -> None:
+        if not sure:
+            self.duel.reset()
+
+
+def test_model_and_lua_agree_on_every_step(redis_url: str, clock: Clock) -> None:
+    """Hypothesis looks for calls after which they differ, and finds none in 20,000 steps."""
+    _Machine.clock, _Machine.gate, _Machine.agreed = clock, Gate(redis_url, RULES, scripts_under_test()), 0
+
+    while _Machine.agreed < _AGREED_STEPS:
+        run_state_machine_as_test(_Machine, settings=_MANY)
+
+    assert _Machine.agreed >= _AGREED_STEPS
+    _Machine.gate.close()

@@ -1,0 +1,81 @@
+"""What the gate leaves in Redis: little, and nothing for ever."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import redis
+
+from tests.gate.clock import Clock, scripts_under_test
+from tests.gate.duel import RULES, Duel
+from tests.gate.script import MERCHANT, admitted, attempts, released
+from tests.gate.walk import Walk
+from webhooks.gate.gate import Gate
+from webhooks.gate.keys import keys_of
+from webhooks.policy.breaker import BreakerRules, Effect
+from webhooks.stage import wait_until
+
+_KEYS = "webhooks:*"
+
+
+def _bytes_of(client: redis.Redis, merchant_id: str) -> int:
+    return sum(client.memory_usage(key, samples=0) or 0 for key in keys_of(merchant_id))
+
+
+def test_a_busy_merchant_takes_two_kilobytes(client: redis.Redis, gate: Gate, clock: Clock) -> None:
+    """A full lane, a full window, a backlog being released: 2 KiB at most, whatever the traffic.
+
+    With ids of the full 128 characters instead of a UUID's 36 it is about 5 KiB more.
+    """
+    merchant = str(uuid4())
+    gate.reset(merchant)
+    for _ in range(60):
+        attempts(gate, Effect.SUCCESS, 20, merchant)
+        clock.advance(timedelta(seconds=5))
+    in_flight = [admitted(gate, str(uuid4()), merchant=merchant) for _ in range(20)]
+    gate.admit(merchant, "one more")
+    before = _bytes_of(client, merchant)
+    for one in in_flight[:10]:
+        gate.report(merchant, one, Effect.NOTHING)
+    released(gate, merchant)
+    shown = gate.show(merchant)
+
+    assert (shown.in_flight, shown.slots, shown.successes) == (10, 10, 59 * 20)
+    assert max(before, _bytes_of(client, merchant)) <= 2048
+
+
+def test_every_key_expires_whatever_is_called(client: redis.Redis, redis_url: str, clock: Clock) -> None:
+    """After each of 600 random moves, no key is without an end."""
+    gate = Gate(redis_url, RULES, scripts_under_test())
+    duel = Duel(clock, gate)
+    walk = Walk(duel, seed=1)
+    seen = set()
+    for _ in range(600):
+        walk.go(1)
+        for key in client.keys(_KEYS):
+            assert client.pttl(key) > 0, key
+            seen.add(key)
+
+    assert seen == set(keys_of(duel.merchant_id))
+
+
+def test_a_quiet_merchant_leaves_nothing(client: redis.Redis, redis_url: str) -> None:
+    """A moment after the last call all its keys are gone."""
+    moment = timedelta(milliseconds=20)
+    rules = BreakerRules(window=moment, pause=moment, max_pause=moment, lease=moment, slot_lease=moment, lane=2)
+    gate = Gate(redis_url, rules)
+    attempts(gate, Effect.FAILURE, 4)
+    released(gate)
+    gate.reset(MERCHANT)
+    admitted(gate)
+    attempts(gate, Effect.FAILURE, 4)
+
+    wait_until(lambda: not client.keys(_KEYS), "the gate's keys are gone")
+
+
+def test_a_merchant_without_trouble_leaves_only_its_window(client: redis.Redis, gate: Gate) -> None:
+    """The normal path keeps no state: nothing in flight, nothing to remember."""
+    attempts(gate, Effect.SUCCESS, 3)
+
+    assert client.keys(_KEYS) == [keys_of(MERCHANT)[3]]

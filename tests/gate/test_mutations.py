@@ -1,0 +1,87 @@
+"""Would the comparison with the model notice a slip in the Lua? Every comparison is changed in turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+from tests.gate.clock import Clock, scripts_under_test
+from tests.gate.duel import RULES, Disagreement, Duel
+from tests.gate.walk import Walk
+from webhooks.errors import GateUnavailable
+from webhooks.gate.gate import Gate
+
+_FILES = ("admit", "common", "drained", "lane", "offer", "report", "show", "window")
+_OTHER_WAY = {">=": ">", "<=": "<", ">": ">=", "<": "<=", "==": "~=", "~=": "==", "min": "max", "max": "min"}
+_COMPARISON = re.compile(r"(?<= )(>=|<=|>|<|==|~=)(?= )|(?<=math\.)(?:min|max)")
+_WALKS = 12
+_MOVES = 300
+
+# Clearing the whole ring place by place comes to the same as starting a new one.
+_EQUIVALENT = {"math.abs(current - newest) > rules.buckets"}
+
+
+@pytest.mark.parametrize("name", _FILES)
+def test_every_changed_comparison_is_noticed(name: str, redis_url: str, clock: Clock) -> None:
+    """Each `<` that becomes `<=`, each `==` that becomes `~=` makes model and Lua differ, or the script fail."""
+    unnoticed = [line for line, mutant in _mutants(name) if not _is_noticed(name, mutant, redis_url, clock)]
+
+    assert [line for line in unnoticed if not any(equivalent in line for equivalent in _EQUIVALENT)] == []
+
+
+def test_the_lua_as_it_is_passes_the_same_walks(redis_url: str, clock: Clock) -> None:
+    """What notices the mutants agrees with the original."""
+    assert not _is_noticed("admit", _text("admit"), redis_url, clock)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("report", "release = 1 }", "release = 2 }"),
+        ("report", "breaker.release + 1", "breaker.release + 2"),
+        ("report", "breaker.release / 2", "breaker.release / 3"),
+        ("report", "grant(release, 2)", "grant(release, 3)"),
+        ("report", "2 * breaker.pause", "3 * breaker.pause"),
+        ("report", "redis.call('DEL', WINDOW)", ""),
+        ("report", "redis.call('DEL', SLOTS)", ""),
+        ("report", "redis.call('ZREM', IN_FLIGHT, delivery)", ""),
+        ("report", "epoch = next_epoch(breaker), release = false", "release = false"),
+        ("admit", "ZPOPMIN", "ZPOPMAX"),
+        ("common", "'%.0f'", "'%.14g'"),
+        ("lane", "+ redis.call('ZCARD', SLOTS)", ""),
+        ("window", "write_bucket(number, 0, 0)", ""),
+    ],
+)
+def test_named_slips_are_noticed(name: str, right: str, wrong: str, redis_url: str, clock: Clock) -> None:
+    """So are a forgotten line, another number of the pacing, and digits lost from a stamp."""
+    assert right in _text(name)
+
+    assert _is_noticed(name, _text(name).replace(right, wrong), redis_url, clock)
+
+
+def _text(name: str) -> str:
+    return files("webhooks.gate").joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+def _mutants(name: str) -> Iterator[tuple[str, str]]:
+    """Yield each changed line and the whole text with it."""
+    lines = _text(name).splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        for found in _COMPARISON.finditer(line.partition("--")[0]):
+            changed = line[: found.start()] + _OTHER_WAY[found[0]] + line[found.end() :]
+            yield changed.strip(), "".join([*lines[:at], changed, *lines[at + 1 :]])
+
+
+def _is_noticed(name: str, text: str, redis_url: str, clock: Clock) -> bool:
+    gate = Gate(redis_url, RULES, scripts_under_test({name: text}))
+    try:
+        for seed in range(_WALKS):
+            Walk(Duel(clock, gate), seed).go(_MOVES)
+    except (Disagreement, GateUnavailable):
+        return True
+    finally:
+        gate.close()
+    return False

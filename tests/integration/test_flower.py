@@ -1,0 +1,81 @@
+"""What operators see in Flower."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.system import System
+from webhooks import deliver
+from webhooks.model import State
+
+EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme", "card": "4000CANARY"}
+LOGIN = "operator:password"
+
+
+def free_port() -> int:
+    """Find a port for Flower."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(port: int, path: str, login: str | None = LOGIN) -> Any:
+    """GET from Flower's API."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+    if login:
+        request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)
+
+
+def test_one_line_for_each_delivery(system: System) -> None:
+    """Flower's list has one line a delivery, under its id, through all attempts; its state tells where it stands."""
+    system.set(fast_waits="0.1,0.1,0.1")
+    good, bad = system.merchant("acme"), system.merchant("strict")
+    good.answers(503, 503, 200)
+    bad.answers(404)
+    port = free_port()
+    system.stage.flower(port, LOGIN)
+    system.start()
+    deliver.delay({**EVENT, "id": "retried"})
+    deliver.delay({**EVENT, "id": "refused", "type": "kyc.status_changed", "merchant_id": "strict"})
+    deliver.delay({**EVENT, "id": "held", "merchant_id": "newcomer"})
+    system.wait_for_state(State.DELIVERED, "retried")
+    system.wait_for_state(State.FAILED, "refused")
+    system.wait_for_state(State.HELD, "held")
+    expected = {"retried": "SUCCESS", "refused": "FAILURE", "held": "RETRY"}
+    tasks: dict[str, Any] = {}
+
+    def all_shown() -> bool:
+        tasks.update(ask(port, "/api/tasks"))
+        return {task_id: task["state"] for task_id, task in tasks.items()} == expected
+
+    system.wait_until(all_shown, f"Flower shows {expected} and nothing else")
+    assert {task["name"] for task in tasks.values()} == {"webhooks.deliver"}
+    for task_id, task in tasks.items():
+        (identity,) = ast.literal_eval(task["args"])
+        assert identity.keys() == {"id", "merchant_id", "type"}
+        assert identity["id"] == task_id
+        assert "4000CANARY" not in json.dumps(task)
+    assert "rejected" in tasks["refused"]["exception"]
+    assert "held for address" in tasks["held"]["exception"]
+
+
+def test_flower_wants_a_login(system: System) -> None:
+    """Without the password neither list nor revoke is served."""
+    port = free_port()
+    system.stage.flower(port, LOGIN)
+    for path in ("/api/tasks", "/tasks", "/api/workers"):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            ask(port, path, login=None)
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/task/revoke/any", data=b"", method="POST")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=5)

@@ -1,0 +1,143 @@
+"""The whole system as a test sees it: settings, merchants, worker processes and the ledger to look into."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from redis import Redis
+from sqlalchemy import text
+
+from tests.merchant import Merchant, TestCA
+from webhooks import parts
+from webhooks.embedded import Servers
+from webhooks.model import State
+from webhooks.stage import Program, Stage, wait_until
+
+SECRET = "a secret of the tests"
+
+
+class System:
+    """Real servers, real processes, real merchants; leaving the `with` block ends what was started."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        ca: TestCA,
+        folder: Path,
+        settings: dict[str, str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.servers = servers
+        self.ca = ca
+        self.folder = folder
+        self._settings = settings
+        self._monkeypatch = monkeypatch
+        self._stack = contextlib.ExitStack()
+        self._stage: Stage | None = None
+        self.set()
+
+    def set(self, **settings: object) -> None:
+        """Change settings, by their lower-case names; before anything is started."""
+        self._settings |= {f"WEBHOOKS_{name.upper()}": str(value) for name, value in settings.items()}
+        for name, value in self._settings.items():
+            self._monkeypatch.setenv(name, value)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the system's processes."""
+        return {**os.environ, **self._settings}
+
+    def merchant(self, merchant_id: str, *, registered: bool = True) -> Merchant:
+        """Start a merchant, and register its address."""
+        merchant = self._stack.enter_context(Merchant(self.ca))
+        if registered:
+            self.register(merchant_id, merchant)
+        return merchant
+
+    def register(self, merchant_id: str, merchant: Merchant) -> None:
+        """Set a merchant's address and secret."""
+        parts.merchants().set(merchant_id, url=merchant.url(), secret=SECRET)
+
+    @property
+    def stage(self) -> Stage:
+        """Where worker, beat and Flower run."""
+        if self._stage is None:
+            self._stage = self._stack.enter_context(Stage(self.folder, self._settings))
+        return self._stage
+
+    def start(self, *options: str) -> Program:
+        """Start one worker and beat; returns the worker."""
+        worker = self.stage.worker("worker", *options)
+        self.stage.beat()
+        return worker
+
+    def run(self, *arguments: str, timeout: float = 30, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `python -m …` in the system's environment and return what it said."""
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            input=stdin,
+            check=False,
+        )
+
+    def sql(self, statement: str, **values: object) -> Sequence[Any]:
+        """Run a statement on the ledger."""
+        return parts.database().rows(text(statement), values)
+
+    def redis(self) -> Any:
+        """Return a client of the broker's database."""
+        return self._stack.enter_context(Redis.from_url(self.servers.redis.url, decode_responses=True))
+
+    def delivery(self, delivery_id: str) -> dict[str, Any]:
+        """Return a delivery with its journey."""
+        return parts.views().delivery(delivery_id)
+
+    def counted(self) -> dict[str, int]:
+        """Return how many deliveries are in which state; states without any are left out."""
+        return {state: count for state, count in parts.views().count_by_state().items() if count}
+
+    def wait_for_state(self, state: State, *delivery_ids: str, timeout: float = 30) -> None:
+        """Wait until all these deliveries are in a state."""
+        self.wait_until(
+            lambda: self._count(state, delivery_ids) == len(delivery_ids),
+            f"{len(delivery_ids)} deliveries are {state}",
+            timeout=timeout,
+        )
+
+    def _count(self, state: State, delivery_ids: Sequence[str]) -> int:
+        (row,) = self.sql(
+            "SELECT count(*) AS found FROM deliveries WHERE state = :state AND id = ANY(:ids)",
+            state=state,
+            ids=list(delivery_ids),
+        )
+        return int(row.found)
+
+    def wait_for_count(self, state: State, count: int, *, timeout: float = 30) -> None:
+        """Wait until so many deliveries are in a state."""
+        self.wait_until(lambda: self.counted().get(state, 0) == count, f"{count} are {state}", timeout=timeout)
+
+    def wait_until(self, condition: Callable[[], object], what: str, *, timeout: float = 30) -> None:
+        """Wait for a condition; when it is not met, say how things stand."""
+        try:
+            wait_until(condition, what, timeout=timeout)
+        except Exception as error:
+            logs = "\n\n".join(f"{program.log.name}:\n{program.last_lines(40)}" for program in self.stage.programs)
+            raise AssertionError(f"{error}\n{self.counted()}\n{logs}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()

@@ -1,0 +1,112 @@
+"""The house in order: what ships, what is configured, what the documents promise."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PURE = {"__future__", "collections", "dataclasses", "datetime", "email", "enum", "typing", "webhooks"}
+
+
+def test_wheel_holds_everything(tmp_path: Path) -> None:
+    """Every module, Lua script, migration and py.typed is in the wheel, and nothing but the package."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "webhooks").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert shipped == wanted
+    assert {"webhooks/py.typed", "webhooks/gate/lua/admit.lua", "webhooks/ledger/migrations/env.py"} <= shipped
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "webhooks/policy").glob("*.py")), ids=lambda path: path.stem)
+def test_rules_are_pure(path: Path) -> None:
+    """The rules import data tools only, and never read the clock or throw dice."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= PURE
+    called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not called & {"now", "utcnow", "today", "time", "monotonic", "random"}
+
+
+def compose() -> dict[str, Any]:
+    """Read docker-compose.yml with its merge keys resolved."""
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_compose_describes_the_whole_system() -> None:
+    """Redis keeps its data, everything has a health check, and services wait for what they need."""
+    services = compose()["services"]
+    assert set(services) == {"redis", "postgres", "migrate", "worker", "sweep", "beat", "flower"}
+    assert "--appendonly yes" in services["redis"]["command"]
+    assert "noeviction" in services["redis"]["command"]
+    assert all("healthcheck" in service for name, service in services.items() if name != "migrate")
+    for name in ("worker", "sweep", "beat", "flower"):
+        assert set(services[name]["depends_on"]) == {"redis", "postgres", "migrate"}
+    volumes = {volume.partition(":")[0] for name in ("redis", "postgres") for volume in services[name]["volumes"]}
+    assert volumes == set(compose()["volumes"])
+
+
+def test_no_secret_in_compose_or_procfile() -> None:
+    """Every password and key comes from the environment, and is required."""
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    for name in ("POSTGRES_PASSWORD", "WEBHOOKS_SECRETS_KEY", "FLOWER_PASSWORD"):
+        assert re.search(rf"\$\{{{name}:\?", text)
+        assert not re.search(rf"\$\{{{name}(:?-|\}})", text)
+    assert "${FLOWER_PASSWORD:?" in (ROOT / "Procfile").read_text(encoding="utf-8")
+
+
+def test_settings_in_compose_exist() -> None:
+    """docker-compose.yml and the Dockerfile name only settings that there are."""
+    from webhooks.settings import Settings  # noqa: PLC0415
+
+    known = {f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields}
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8") + (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert set(re.findall(r"WEBHOOKS_[A-Z_]+", text)) <= known
+
+
+def test_procfile_runs_what_there_is() -> None:
+    """The Procfile's programs consume the queues that the application declares."""
+    from webhooks.app import DELIVERIES, SWEEP  # noqa: PLC0415
+
+    lines = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text(encoding="utf-8").splitlines())
+    assert set(lines) == {"worker", "sweep", "beat", "flower"}
+    assert f"--queues {DELIVERIES} " in lines["worker"]
+    assert f"--queues {SWEEP} " in lines["sweep"]
+    assert "--basic-auth=" in lines["flower"]
+
+
+def test_modules_stay_small() -> None:
+    """No module is longer than 300 lines."""
+    long = {path.name for path in (ROOT / "webhooks").rglob("*.py") if len(path.read_text().splitlines()) > 300}
+    assert long == set()
+
+
+def test_constraints_pin_versions_only() -> None:
+    """Each line of constraints.txt is a comment or name==version: no address of any index."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert all(re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in lines)

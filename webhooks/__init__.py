@@ -1,0 +1,26 @@
+"""Tells merchants, by signed webhook, that money has moved.
+
+Producers need two names: `deliver.delay(event)` returns once the event is in the ledger, and
+`record(connection, event)` accepts one inside the caller's own database transaction.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhooks import control as _control  # noqa: F401 - makes `celery inspect breaker` known
+from webhooks import parts
+from webhooks.app import app
+from webhooks.ledger import recording
+from webhooks.tasks import deliver
+
+__all__ = ["app", "deliver", "record"]
+
+
+def record(connection: Any, event: Mapping[str, Any]) -> str:
+    """Accept an event inside the transaction that is open on `connection`, to the ledger's database.
+
+    `connection` is a SQLAlchemy Connection or Session, or a DB-API connection (psycopg, Django). The event counts if,
+    and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id. Raises InvalidEvent
+    and EventConflict, after which the transaction is as it was.
+    """
+    return recording.record(parts.ledger(), connection, event)

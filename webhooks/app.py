@@ -1,0 +1,149 @@
+"""The Celery application: what correctness depends on is set here, what a deployment tunes in `celeryconfig.py`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+from celery import Celery
+from celery.loaders.app import AppLoader
+from celery.signals import worker_init
+from kombu.entity import Exchange, Queue
+
+from webhooks import parts
+from webhooks.errors import LedgerOutdated, LedgerUnavailable, SettingsError, WebhooksError
+from webhooks.ledger import schema
+from webhooks.settings import Settings, get_settings
+
+log = logging.getLogger(__name__)
+
+DELIVERIES = "deliveries"
+SWEEP = "sweep"
+
+
+def celery_settings(settings: Settings) -> dict[str, Any]:
+    """Return Celery's configuration. Raises SettingsError when a deployment's module would undo a guarantee."""
+    required = _required(settings)
+    tuned = _tuned(settings.celery_config)
+    clash = sorted(required.keys() & tuned.keys())
+    if clash:
+        raise SettingsError(f"{settings.celery_config} may not set {', '.join(clash)}: deliveries depend on it")
+    return {**_recommended(), **tuned, **required}
+
+
+def _required(settings: Settings) -> dict[str, Any]:
+    tick = settings.sweep_interval.total_seconds()
+    return {
+        "broker_url": settings.broker_url.get_secret_value(),
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "task_default_queue": DELIVERIES,
+        "task_queues": [_queue(DELIVERIES), _queue(SWEEP)],
+        "task_routes": {"webhooks.sweep": {"queue": SWEEP}},  # it never waits behind deliveries
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_ignore_result": True,
+        "worker_send_task_events": True,  # Flower sees everything
+        "enable_utc": True,
+        "timezone": "UTC",
+        "broker_transport_options": {
+            # A message that is older runs again although its first copy still waits: settings.py keeps it long.
+            "visibility_timeout": settings.visibility_timeout.total_seconds(),
+            # A broker that is away must not hold up a producer: the ledger has the event, the sweep publishes it.
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0.1,
+            "socket_connect_timeout": 2,
+            "socket_timeout": 10,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "beat_scheduler": "celery.beat:Scheduler",  # it remembers nothing, so several beats share no file
+        "beat_max_loop_interval": tick,
+        "beat_schedule": {
+            # An old sweep message is worthless: the next one does its work.
+            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 5)}}
+        },
+    }
+
+
+def _queue(name: str) -> Any:
+    # By default Celery binds every queue to the same key, and each message would go to all of them.
+    return Queue(name, Exchange(name), routing_key=name)  # type: ignore[no-untyped-call]
+
+
+def _recommended() -> dict[str, Any]:
+    return {
+        "worker_pool": "threads",  # the work is waiting for sockets
+        "worker_concurrency": 20,
+        "worker_prefetch_multiplier": 1,
+        "broker_pool_limit": 20,
+        "worker_redirect_stdouts": False,
+        "worker_enable_remote_control": True,
+        "control_queue_ttl": 60,
+        "event_queue_ttl": 60,
+        "task_send_sent_event": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "worker_proc_alive_timeout": 10,
+    }
+
+
+def _tuned(module: str | None) -> dict[str, Any]:
+    if module is None:
+        return {}
+    try:
+        found = import_module(module)
+    except ImportError as error:
+        raise SettingsError(f"WEBHOOKS_CELERY_CONFIG: cannot import {module}: {error}") from None
+    return {name: value for name, value in vars(found).items() if name.islower() and not name.startswith("_")}
+
+
+class Loader(AppLoader):  # type: ignore[misc]
+    """Reads Celery's configuration from our settings when it is first needed, and from nowhere else.
+
+    So importing this package needs no setting, and a CELERY_CONFIG_MODULE of the producer's own is not ours.
+    """
+
+    def read_configuration(self, env: str = "") -> dict[str, Any]:  # noqa: ARG002
+        """Return the configuration; Celery calls this once."""
+        return celery_settings(get_settings())
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def _check_ledger(**_: Any) -> None:
+    """Say at start, in one line, that the ledger has no tables or old ones; one that is away may come back."""
+    try:
+        schema.check(parts.database())
+    except LedgerOutdated as error:
+        _end(error)
+    except LedgerUnavailable as error:
+        log.warning("%s; going on until it can", error)
+
+
+def _end(error: WebhooksError) -> NoReturn:
+    click.echo(f"webhooks: {error}", err=True)
+    sys.exit(2)
+
+
+app = Celery("webhooks", loader=Loader, include=["webhooks.tasks"], set_as_current=False)
+
+
+def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:
+    """Say a mistake in the settings in one line, before any Celery command runs on them."""
+    if context.resilient_parsing:
+        return
+    try:
+        celery_settings(get_settings())
+    except WebhooksError as error:
+        _end(error)
+
+
+# Celery offers no hook before a command of its own; an option that nobody sees is parsed by each of them.
+app.user_options["preload"].add(
+    click.Option(["--webhooks-settings"], hidden=True, is_eager=True, expose_value=False, callback=_check_settings)
+)

@@ -1,0 +1,44 @@
+"""Looking into the broker's queue: how deep it is, and since when its oldest message waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import KombuError
+
+from webhooks.app import DELIVERIES
+from webhooks.errors import BrokerUnavailable
+from webhooks.sweep import Queue
+
+
+def look_at_queue(app: Celery) -> Queue:
+    """Return the state of the deliveries' queue. Raises BrokerUnavailable."""
+    with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
+        client = connection.default_channel.client
+        # Kombu pushes on the left and workers take from the right: the oldest message is the last.
+        depth, oldest = client.pipeline(transaction=False).llen(DELIVERIES).lindex(DELIVERIES, -1).execute()
+        return Queue(depth=int(depth), oldest=_queued_at(oldest))
+
+
+@contextmanager
+def told_apart(app: Celery) -> Iterator[None]:
+    """Name every fault of the way to the broker BrokerUnavailable."""
+    connection = app.connection_for_write()
+    try:
+        yield
+    except (KombuError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
+        raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from error
+
+
+def _queued_at(message: bytes | None) -> datetime | None:
+    """Read when our message was published, by the ledger's clock; None for no message or somebody else's."""
+    try:
+        headers: dict[str, Any] = json.loads(message or b"{}").get("headers", {})
+        return datetime.fromisoformat(headers["queued_at"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,37 @@
+"""The operators' command, `webhooks`. Each file here is one noun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from webhooks.cli.breakers import breaker
+from webhooks.cli.database import db, secrets_key
+from webhooks.cli.deliveries import delivery
+from webhooks.cli.demo import demo
+from webhooks.cli.merchants import merchant
+from webhooks.cli.status import status
+from webhooks.errors import SettingsError, WebhooksError
+
+
+class Command(click.Group):
+    """Turns our errors into one line and an exit status: 2 for a setting, 1 for anything else."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except WebhooksError as error:
+            click.echo(f"webhooks: {error}", err=True)
+            ctx.exit(2 if isinstance(error, SettingsError) else 1)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="webhook-delivery-worker")
+def main() -> None:
+    """Merchants, deliveries and breakers of the webhook delivery worker."""
+
+
+for command in (merchant, delivery, breaker, status, db, demo, secrets_key):
+    main.add_command(command)

@@ -1,0 +1,52 @@
+"""`webhooks breaker`: which merchants are left in peace, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from webhooks import parts
+from webhooks.cli.output import as_json, print_facts, print_json, print_table
+
+
+@click.group()
+def breaker() -> None:
+    """Look at breakers, and reset them."""
+
+
+@breaker.command("list")
+@as_json
+def list_(json_: bool) -> None:
+    """List the merchants whose breaker has something to say."""
+    found = parts.gate().list()
+    if json_:
+        print_json([asdict(item) for item in found])
+        return
+    rows = [(item.merchant_id, item.state, item.successes, item.failures, item.until, item.in_flight) for item in found]
+    print_table(f"{len(rows)} breakers", ["merchant", "state", "answered", "failed", "paused until", "in flight"], rows)
+
+
+@breaker.command("show")
+@click.argument("merchant_id")
+@as_json
+def show(merchant_id: str, json_: bool) -> None:
+    """Show one merchant's breaker, and how many of its deliveries are held."""
+    facts = {**asdict(parts.gate().show(merchant_id)), "held": sum(parts.views().count_held(merchant_id).values())}
+    if json_:
+        print_json(facts)
+    else:
+        print_facts({name.replace("_", " "): value for name, value in facts.items()})
+
+
+@breaker.command("reset")
+@click.argument("merchant_id")
+@as_json
+def reset(merchant_id: str, json_: bool) -> None:
+    """Close a merchant's breaker and release what it holds, at once."""
+    parts.gate().reset(merchant_id)
+    held = sum(parts.views().count_held(merchant_id).values())
+    if json_:
+        print_json({"merchant_id": merchant_id, "state": "working", "held": held})
+    else:
+        click.echo(f"{merchant_id}: working; {held} held deliveries are being released")

@@ -1,0 +1,79 @@
+"""How answers are printed: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH_IN_A_FILE = 160
+
+as_json = click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON; moments are ISO 8601, durations seconds."""
+    click.echo(json.dumps(value, default=_to_json, ensure_ascii=False, indent=2))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows; a cell is text, a number, a moment, a duration or None."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(words(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_FILE).print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print one thing, a fact a line."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        click.echo(f"{name:<{width}}  {words(value)}")
+
+
+def words(value: object) -> str:
+    """Write a value for a person."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}"
+        case timedelta():
+            return in_words(value)
+        case _:
+            return str(value)
+
+
+def in_words(span: timedelta) -> str:
+    """Write a duration with the unit that fits: `250 ms`, `1.5 s`, `15 min`, `4 h`, `2 d`."""
+    seconds = span.total_seconds()
+    steps: tuple[tuple[float, float, str], ...] = (
+        (1, 0.001, "ms"),
+        (120, 1, "s"),
+        (7200, 60, "min"),
+        (172800, 3600, "h"),
+    )
+    size, unit = next(((size, unit) for limit, size, unit in steps if abs(seconds) < limit), (86400.0, "d"))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _to_json(value: object) -> Any:
+    writers: dict[type, Callable[[Any], object]] = {
+        datetime: datetime.isoformat,
+        timedelta: timedelta.total_seconds,
+        tuple: list,
+    }
+    for kind, write in writers.items():
+        if isinstance(value, kind):
+            return write(value)
+    raise TypeError(f"JSON has no word for a {type(value).__name__}")

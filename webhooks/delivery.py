@@ -1,0 +1,185 @@
+"""THE STORY: one attempt of one delivery, top to bottom.
+
+Admit; load; send; decide; write it down; tell the gate; reschedule. Everything else in this package serves these steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from webhooks import telemetry
+from webhooks.errors import LedgerUnavailable
+from webhooks.gate.resilient import ResilientGate
+from webhooks.gate.values import Admitted, Busy, Held
+from webhooks.ledger.ledger import Ledger
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
+from webhooks.policy.answers import meaning
+from webhooks.policy.breaker import Effect, effect_of
+from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt, decide
+from webhooks.policy.ladders import Ladders
+from webhooks.publishing import Publisher
+from webhooks.release import Release
+from webhooks.wire.request import signed_headers
+from webhooks.wire.sender import Sender
+
+log = logging.getLogger(__name__)
+
+_AFTER_OUR_FAULT = timedelta(seconds=5)
+_LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """No attempt was made: the delivery is held for something, or (None) its message was stale and is dropped."""
+
+    held_for: HeldFor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Courier:
+    """Carries deliveries to their merchants; made once a process and shared by its threads."""
+
+    ledger: Ledger
+    gate: ResilientGate
+    sender: Sender
+    ladders: Ladders
+    publisher: Publisher
+    release: Release
+    may_count_down: Callable[[timedelta], bool]
+
+    def attempt(self, message: Message) -> Decision | SetAside:
+        """Make one attempt of the delivery that `message` names, and return what follows from it.
+
+        Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
+        """
+        admission = self.gate.admit(message.merchant_id, message.id, message.slot)
+        if not isinstance(admission, Admitted):
+            return self._turned_away(message, admission)
+        delivery = self._load(message, admission)
+        if not isinstance(delivery, Delivery):
+            return self._left_alone(message, admission, delivery)
+        clock = _LedgerClock(delivery.started_at)
+        result = self._send(delivery, admission)
+        ended_at = clock.now()
+        decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
+        attempt = _attempt(delivery, ended_at, result, decision, probe=admission.probe)
+        near = isinstance(decision, RetryAt) and self.may_count_down(decision.due_at - ended_at)
+        ours = self._write_down(delivery, attempt, decision, spent, queued=near)
+        telemetry.attempted(delivery, attempt, decision)
+        self._tell_gate(message.merchant_id, admission, attempt.outcome)
+        if near and ours:
+            self._reschedule(delivery, decision, clock.now())
+        return decision
+
+    def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
+        """Hold what the gate holds: a row that nobody touches, and no message."""
+        if isinstance(admission, Busy):
+            return SetAside(None)
+        return self._hold(message, admission.why)
+
+    def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
+        return SetAside(held_for if self.ledger.hold(message, held_for) else None)
+
+    def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:
+        try:
+            return self.ledger.claim(message)
+        except LedgerUnavailable:
+            self.gate.report(message.merchant_id, admission, Effect.NOTHING)
+            raise
+
+    def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
+        self.gate.report(message.merchant_id, admission, Effect.NOTHING)
+        if why is Unclaimed.NO_ADDRESS:
+            return self._hold(message, HeldFor.ADDRESS)
+        return SetAside(None)
+
+    def _send(self, delivery: Delivery, admission: Admitted) -> Answer | Silence | Refusal:
+        """Sign and POST. Whatever is raised here came before a complete POST and is a fault of ours."""
+        try:
+            return self.sender.post(delivery.url, signed_headers(delivery), delivery.body)
+        except Exception:
+            self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
+            self.ledger.hand_back(delivery.id, delivery.turn, _AFTER_OUR_FAULT)
+            raise
+
+    def _write_down(
+        self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
+    ) -> bool:
+        """Record the attempt, however long the ledger is away: what was answered must not be sent again for nothing."""
+        wait = 0.1
+        while True:
+            try:
+                return self.ledger.finish(delivery, attempt, decision, spent, queued=queued)
+            except LedgerUnavailable as error:
+                log.warning(
+                    "delivery %s: its attempt %d is not written down yet: %s", delivery.id, attempt.number, error
+                )
+                threading.Event().wait(wait)
+                wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
+
+    def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> None:
+        """Move the breaker; where the merchant has held deliveries, the gate may let the next ones go."""
+        report = self.gate.report(merchant_id, admission, effect_of(outcome))
+        telemetry.breaker(merchant_id, report)
+        if report.slots:
+            self.release.next_of(merchant_id, report.slots)
+
+    def _reschedule(self, delivery: Delivery, decision: Decision, now: datetime) -> None:
+        match decision:
+            case RetryAt(due_at=due_at):
+                message = Message(delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now)
+                self.publisher.publish(message, max(due_at - now, timedelta()))
+            case Delivered() | Failed():
+                pass
+
+
+class _LedgerClock:
+    """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ."""
+
+    def __init__(self, started_at: datetime) -> None:
+        self._started_at = started_at
+        self._origin = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._started_at + timedelta(seconds=time.monotonic() - self._origin)
+
+
+def _budgets(delivery: Delivery) -> Budgets:
+    return Budgets(
+        money=delivery.money,
+        expires_at=delivery.expires_at,
+        fast_spent=delivery.fast_spent,
+        slow_spent=delivery.slow_spent,
+        slow_since=delivery.slow_since,
+    )
+
+
+def _attempt(
+    delivery: Delivery, ended_at: datetime, result: Answer | Silence | Refusal, decision: Decision, *, probe: bool
+) -> Attempt:
+    return Attempt(
+        number=delivery.number,
+        started_at=delivery.started_at,
+        duration=ended_at - delivery.started_at,
+        outcome=meaning(result),
+        status=result.status if isinstance(result, Answer) else None,
+        cause=_cause(result),
+        excerpt=result.excerpt if isinstance(result, Answer) else None,
+        ladder=None if isinstance(decision, Delivered) else decision.ladder,
+        probe=probe,
+    )
+
+
+def _cause(result: Answer | Silence | Refusal) -> str | None:
+    match result:
+        case Answer(redirect_host=str(host)):
+            return f"redirects to {host}"
+        case Answer():
+            return None
+        case Silence(cause=cause) | Refusal(cause=cause):
+            return cause

@@ -1,0 +1,1 @@
+"""The whole job on real parts, in a minute: `make demo`."""

@@ -1,0 +1,210 @@
+"""The demo itself: set the stage, feed the events, wait for every outcome, and judge it by the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trustme
+from cryptography.fernet import Fernet
+
+from webhooks import deliver, parts
+from webhooks.demo.cast import ROLES, SLOW_WAITS, Role
+from webhooks.demo.merchants import DemoMerchant, Visit
+from webhooks.embedded import Servers
+from webhooks.errors import InvalidEvent, NotPossible
+from webhooks.ledger import schema
+from webhooks.stage import Stage, wait_until
+
+_TOLERANCE = 1.0  # seconds that a wait may be longer than its ladder says, on a busy machine
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """One delivery, from its event to its end, and what is wrong with it by the rules."""
+
+    event: Mapping[str, Any]
+    role: Role
+    delivery: Mapping[str, Any]
+    visits: Sequence[Visit]
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds between the visits."""
+        return [later.at - earlier.at for earlier, later in zip(self.visits, self.visits[1:], strict=False)]
+
+    @property
+    def faults(self) -> list[str]:
+        """Where the journey is not what the rules demand; empty when all is well."""
+        checks = {
+            f"state is {self.delivery['state']}": self.delivery["state"] == self.role.state,
+            f"reason is {self.delivery['reason']}": self.delivery["reason"] == self.role.reason,
+            "answers differ": [visit.status for visit in self.visits] == list(self.role.answers),
+            "the ledger's attempts differ": [step["status"] for step in self.delivery["journey"]]
+            == list(self.role.answers),
+            "attempt numbers differ": [visit.attempt for visit in self.visits] == list(range(1, len(self.visits) + 1)),
+            "a signature did not verify": all(visit.verified for visit in self.visits),
+            "bodies differ": len({visit.body for visit in self.visits}) == 1,
+            "waits differ": self._waits_fit(),
+        }
+        return [fault for fault, well in checks.items() if not well]
+
+    def _waits_fit(self) -> bool:
+        expected = [wait.total_seconds() for wait in self.role.waits]
+        return len(expected) == len(self.waits) and all(
+            wanted <= seen <= wanted + _TOLERANCE for wanted, seen in zip(expected, self.waits, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """A demo that is under way."""
+
+    environment: Mapping[str, str]
+    flower: str
+    login: str
+    journeys: Sequence[Journey]
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """Read one JSON event a line; raises InvalidEvent with the line's number."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NotPossible(f"cannot read the events: {error}; give their file with --events") from None
+    return [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _event(number: int, line: str) -> dict[str, Any]:
+    known = {role.merchant_id for role in ROLES}
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise InvalidEvent(f"line {number}: not JSON: {error}") from None
+    if not isinstance(event, dict) or event.get("merchant_id") not in known or "id" not in event:
+        raise InvalidEvent(f"line {number}: the demo wants an object with an id and a merchant_id of {sorted(known)}")
+    return event
+
+
+@contextlib.contextmanager
+def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
+    """Play the demo; inside the `with` block everything is still running."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhooks-demo-")))
+        say("starting Redis and PostgreSQL")
+        servers = stack.enter_context(Servers())
+        tls, ca = _certificates(folder)
+        environment = _settings(servers, ca)
+        merchants = {
+            role.merchant_id: stack.enter_context(DemoMerchant(tls, secrets.token_urlsafe(24), role.answer))
+            for role in ROLES
+        }
+        os.environ.update(environment)
+        _set_up(merchants, say)
+        stage = stack.enter_context(Stage(folder, environment))
+        port, login = _free_port(), f"operator:{secrets.token_urlsafe(9)}"
+        say("starting worker, beat and Flower")
+        stage.worker()
+        stage.beat()
+        stage.flower(port, login)
+        _feed(events, merchants, say)
+        journeys = _journeys(events, merchants)
+        yield Playing(environment, f"http://127.0.0.1:{port}", login, journeys)
+
+
+def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    authority = trustme.CA()
+    path = folder / "demo-ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(tls)
+    return tls, path
+
+
+def _settings(servers: Servers, ca: Path) -> dict[str, str]:
+    return {
+        "WEBHOOKS_DATABASE_URL": servers.postgres.url(),
+        "WEBHOOKS_BROKER_URL": servers.redis.url,
+        "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
+        "WEBHOOKS_CA_BUNDLE": str(ca),
+        "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
+        "WEBHOOKS_SLOW_WAITS": SLOW_WAITS,
+    }
+
+
+def _set_up(merchants: Mapping[str, DemoMerchant], say: Say) -> None:
+    schema.upgrade(parts.database())
+    say("registering the merchants")
+    for role in ROLES:
+        say(f"  {role.merchant_id:<9} {role.character}")
+        if not role.registered_late:
+            _register(role, merchants)
+
+
+def _register(role: Role, merchants: Mapping[str, DemoMerchant]) -> None:
+    merchant = merchants[role.merchant_id]
+    parts.merchants().set(role.merchant_id, url=merchant.url, secret=merchant.secret)
+
+
+def _feed(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant], say: Say) -> None:
+    for event in events:
+        deliver.delay(event)
+    say(f"accepted {len(events)} events")
+    for role in ROLES:
+        if role.registered_late:
+            _wait_until_held(role, sum(event["merchant_id"] == role.merchant_id for event in events))
+            say(f"{role.merchant_id}: held for want of an address; setting it now")
+            _register(role, merchants)
+    _wait_until_done(len(events), say)
+
+
+def _wait_until_held(role: Role, expected: int) -> None:
+    def are_held() -> bool:
+        return sum(parts.views().count_held(role.merchant_id).values()) == expected
+
+    wait_until(are_held, f"{expected} deliveries of {role.merchant_id} are held")
+
+
+def _wait_until_done(total: int, say: Say) -> None:
+    told = 0
+
+    def are_done() -> bool:
+        nonlocal told
+        counted = parts.views().count_by_state()
+        done = counted["delivered"] + counted["failed"]
+        if done > told:
+            say(f"{done} of {total} done")
+            told = done
+        return done == total
+
+    wait_until(are_done, f"all {total} deliveries are done", timeout=60)
+
+
+def _journeys(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant]) -> list[Journey]:
+    roles = {role.merchant_id: role for role in ROLES}
+    return [
+        Journey(
+            event=event,
+            role=roles[event["merchant_id"]],
+            delivery=parts.views().delivery(event["id"]),
+            visits=merchants[event["merchant_id"]].visits_of(event["id"]),
+        )
+        for event in events
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

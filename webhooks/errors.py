@@ -1,0 +1,75 @@
+"""One tree of errors, grouped by what the catcher does next.
+
+WebhooksError
+├── Refused                 the caller's mistake: say it, change nothing
+│   ├── SettingsError       a setting is missing or malformed (exit 2)
+│   ├── InvalidEvent        the event breaks a rule; the text names the field
+│   ├── EventConflict       the id is taken by another body
+│   ├── InvalidAddress      a merchant's URL that must not be used
+│   └── NotPossible         an operator's command that does not fit what is there
+└── Unavailable             a fault of ours: spends no budget, tried again
+    ├── LedgerUnavailable   PostgreSQL cannot be reached or used
+    │   └── LedgerOutdated  its tables are missing or old: webhooks db upgrade
+    ├── BrokerUnavailable   the broker cannot be reached
+    ├── GateUnavailable     the Redis of the gate cannot be reached
+    └── LocalFault          this machine cannot send: no CA file, no sockets, no resolver
+"""
+
+from __future__ import annotations
+
+
+class WebhooksError(Exception):
+    """Everything this package raises on purpose; `str()` is one line for a person."""
+
+
+class Refused(WebhooksError):
+    """The caller asked for something that cannot be; nothing was changed."""
+
+
+class SettingsError(Refused):
+    """A setting is missing or malformed."""
+
+
+class InvalidEvent(Refused, ValueError):
+    """The event breaks a rule; the text names the field."""
+
+
+class EventConflict(Refused):
+    """The id was accepted before with another body."""
+
+    @classmethod
+    def of(cls, event_id: str) -> EventConflict:
+        """Say which id it is."""
+        return cls(f"id: {event_id} was accepted before with another body; nothing was changed")
+
+
+class InvalidAddress(Refused, ValueError):
+    """A merchant's URL that must not be used; the text says which rule it breaks."""
+
+
+class NotPossible(Refused):
+    """An operator's command that does not fit what is there."""
+
+
+class Unavailable(WebhooksError):
+    """A fault of ours; it spends no merchant's budget and opens no breaker (I10)."""
+
+
+class LedgerUnavailable(Unavailable):
+    """PostgreSQL cannot be reached or used."""
+
+
+class LedgerOutdated(LedgerUnavailable):
+    """The ledger has no tables yet, or older ones than this release needs."""
+
+
+class BrokerUnavailable(Unavailable):
+    """The broker cannot be reached."""
+
+
+class GateUnavailable(Unavailable):
+    """The Redis that holds the breakers cannot be reached."""
+
+
+class LocalFault(Unavailable):
+    """This machine cannot send: no CA file, no free sockets, no resolver."""

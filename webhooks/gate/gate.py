@@ -1,0 +1,133 @@
+"""The gate: one question before an attempt, one report after it, and the sweep's offers, all agreed upon in Redis.
+
+Every call is one round trip to a Lua script, which reads the server's clock. Everything here raises GateUnavailable
+when Redis cannot be reached or used; `resilient.py` is for callers who go on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+from redis.retry import Retry
+
+from webhooks.errors import GateUnavailable
+from webhooks.gate import keys, translate
+from webhooks.gate.scripts import Script, compose
+from webhooks.gate.translate import Reply
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Report
+from webhooks.policy.breaker import BreakerRules, Effect
+
+_TIMEOUT_S = 1.0
+_PAGE = 500
+
+
+class Gate:
+    """The breakers and lanes of all merchants. Connects when first used; threads and forked children may share it."""
+
+    def __init__(self, redis_url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None) -> None:
+        self._redis = Redis.from_url(
+            redis_url,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            # A script that was sent may have run: a lost answer is a fault and no reason to send it again.
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            decode_responses=True,
+        )
+        self._scripts = scripts or compose()
+        self._rules = translate.rules_as_json(rules)
+
+    def admit(self, merchant_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
+        """Ask whether an attempt may start now; if so, the delivery is leased for `rules.lease`.
+
+        `slot` is what the message carries, if anything.
+        """
+        return translate.as_admission(self._run("admit", merchant_id, delivery_id, slot or ""))
+
+    def report(self, merchant_id: str, admitted: Admitted, effect: Effect) -> Report:
+        """Tell how an admitted attempt went: its lease ends, the window counts, the breaker moves.
+
+        A second report, or one that comes after the lease ran out, changes nothing.
+        """
+        if admitted.token is None:
+            return Report()
+        return translate.as_report(self._run("report", merchant_id, admitted.token, effect))
+
+    def offer(self, merchant_ids: Iterable[str]) -> dict[str, Offer]:
+        """Ask for each merchant with held deliveries what may be done with them now; one round trip for all."""
+        asked = list(dict.fromkeys(merchant_ids))
+        return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked)), strict=True))
+
+    def drained(self, merchant_id: str, unused: Sequence[str] = ()) -> None:
+        """Say that no delivery of this merchant is held any more, and give back the slots that found none."""
+        self._run("drained", merchant_id, *unused)
+
+    def reset(self, merchant_id: str) -> None:
+        """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
+        self._run("reset", merchant_id)
+
+    def show(self, merchant_id: str) -> Breaker:
+        """Return how a merchant stands; nothing is changed."""
+        return translate.as_breaker(merchant_id, self._run("show", merchant_id))
+
+    def list(self) -> tuple[Breaker, ...]:
+        """Return the merchants that are paused, probing or draining, in the order of their ids.
+
+        It scans the whole key space of one server; on a Redis Cluster that is one node's.
+        """
+        with _faults_named():
+            found = sorted({keys.merchant_of(key) for key in self._redis.scan_iter(match=keys.ALL_STATES, count=_PAGE)})
+        breakers = map(translate.as_breaker, found, self._run_for_all("show", found))
+        return tuple(breaker for breaker in breakers if not breaker.quiet)
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._redis.close()
+
+    def _run(self, operation: str, merchant_id: str, *args: str) -> Reply:
+        script, call = self._scripts[operation], self._call(merchant_id, *args)
+        with _faults_named():
+            try:
+                reply = self._redis.evalsha(script.sha, *call)
+            except NoScriptError:
+                reply = self._redis.eval(script.text, *call)
+        return cast("Reply", reply)
+
+    def _run_for_all(self, operation: str, merchant_ids: Sequence[str]) -> Sequence[Reply]:
+        with _faults_named():
+            replies = self._pipeline(operation, merchant_ids)
+            unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if unknown:
+                # Those have not run; the others have, and must not run twice.
+                again = self._pipeline(operation, [merchant_ids[at] for at in unknown], load=True)
+                replies = [again.pop(0) if isinstance(reply, NoScriptError) else reply for reply in replies]
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+        return cast("Sequence[Reply]", replies)
+
+    def _pipeline(self, operation: str, merchant_ids: Sequence[str], *, load: bool = False) -> Any:
+        script = self._scripts[operation]
+        with self._redis.pipeline(transaction=False) as pipeline:
+            if load:
+                pipeline.script_load(script.text)
+            for merchant_id in merchant_ids:
+                pipeline.evalsha(script.sha, *self._call(merchant_id))
+            return pipeline.execute(raise_on_error=False)[int(load) :]
+
+    def _call(self, merchant_id: str, *args: str) -> tuple[Any, ...]:
+        names = keys.keys_of(merchant_id)
+        return len(names), *names, self._rules, *args
+
+
+@contextmanager
+def _faults_named() -> Iterator[None]:
+    try:
+        yield
+    except RedisError as error:
+        raise GateUnavailable(f"the gate's Redis cannot be used: {error}") from error

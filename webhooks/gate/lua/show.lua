@@ -1,0 +1,37 @@
+-- How does the merchant stand? Changes nothing.
+-- KEYS, ARGV[1]: see common.lua
+-- Returns {state, since, pause, until, probe, release, successes, failures, in flight, slots}: texts, '' for what is
+-- not there; `probe` is the id of the delivery that probes right now.
+-- @include common
+-- @include window
+
+local breaker = read_breaker()
+local window = slide() or { successes = 0, failures = 0 }
+
+local function prober()
+  if breaker.state ~= 'probing' or not probe_ends(breaker) or is_offer(breaker.probe) then
+    return ''
+  end
+  return redis.call('ZRANGEBYSCORE', IN_FLIGHT, breaker.probe, breaker.probe)[1] or ''
+end
+
+local function living(key)
+  return digits(redis.call('ZCOUNT', key, '(' .. digits(now), '+inf'))
+end
+
+local function text(number)
+  return number and digits(number) or ''
+end
+
+return {
+  breaker.state,
+  breaker.epoch == '0' and '' or breaker.epoch,
+  text(breaker.pause),
+  text(breaker.ends),
+  prober(),
+  text(breaker.release),
+  digits(window.successes),
+  digits(window.failures),
+  living(IN_FLIGHT),
+  living(SLOTS),
+}

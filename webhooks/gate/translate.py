@@ -1,0 +1,100 @@
+"""Between the values that callers know and the words and microseconds that the scripts speak."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from webhooks.errors import GateUnavailable
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Probe, Release, Report, Wait
+from webhooks.model import HeldFor
+from webhooks.policy.breaker import BreakerRules, BreakerState
+
+Reply = list[str]
+
+_LANE_RETRY = timedelta(seconds=1)  # the backlog moves at every report and at every tick of the sweep
+_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rules_as_json(rules: BreakerRules) -> str:
+    """Return the rules as the scripts' ARGV[1]; whole numbers only, which Lua keeps exactly up to 2^53."""
+    # Past the longest pause a merchant that nobody asks about is forgotten; any use before that renews its keys.
+    remembered = rules.pause + 2 * rules.max_pause + rules.window + rules.slot_lease + rules.lease
+    return json.dumps(
+        {
+            "window_us": rules.window // _MICROSECOND,
+            "buckets": rules.buckets,
+            "bucket_us": -(-rules.window // rules.buckets // _MICROSECOND),
+            "min_attempts": rules.min_attempts,
+            "failure_percent": rules.failure_percent,
+            "pause_us": min(rules.pause, rules.max_pause) // _MICROSECOND,
+            "max_pause_us": rules.max_pause // _MICROSECOND,
+            "lease_us": rules.lease // _MICROSECOND,
+            "slot_lease_us": rules.slot_lease // _MICROSECOND,
+            "lane": rules.lane,
+            "remember_us": remembered // _MICROSECOND,
+        }
+    )
+
+
+def as_admission(reply: Reply) -> Admitted | Held | Busy:
+    """Read what `admit` answered."""
+    match reply:
+        case ["admitted", token]:
+            return Admitted(token)
+        case ["probe", token]:
+            return Admitted(token, probe=True)
+        case ["paused", retry_us]:
+            return Held(HeldFor.BREAKER, int(retry_us) * _MICROSECOND)
+        case ["lane"]:
+            return Held(HeldFor.LANE, _LANE_RETRY)
+        case ["busy"]:
+            return Busy()
+        case _:
+            raise _not_understood(reply)
+
+
+def as_report(reply: Reply) -> Report:
+    """Read what `report` answered."""
+    match reply:
+        case ["opened" | "closed" | "same" as moved, *slots]:
+            return Report(opened=moved == "opened", closed=moved == "closed", slots=tuple(slots))
+        case _:
+            raise _not_understood(reply)
+
+
+def as_offer(reply: Reply) -> Offer:
+    """Read what `offer` answered."""
+    match reply:
+        case ["wait"]:
+            return Wait()
+        case ["probe", slot]:
+            return Probe(slot)
+        case ["release", *slots]:
+            return Release(tuple(slots))
+        case _:
+            raise _not_understood(reply)
+
+
+def as_breaker(merchant_id: str, reply: Reply) -> Breaker:
+    """Read what `show` answered; an empty text stands for what is not there."""
+    state, since, pause, until, probe, release, *counts = reply
+    successes, failures, in_flight, slots = map(int, counts)
+    return Breaker(
+        merchant_id=merchant_id,
+        state=BreakerState(state),
+        since=_EPOCH + int(since) * _MICROSECOND if since else None,
+        pause=int(pause) * _MICROSECOND if pause else None,
+        until=_EPOCH + int(until) * _MICROSECOND if until else None,
+        probe=probe or None,
+        successes=successes,
+        failures=failures,
+        in_flight=in_flight,
+        slots=slots,
+        release=int(release) if release else None,
+    )
+
+
+def _not_understood(reply: Reply) -> GateUnavailable:
+    return GateUnavailable(f"the gate answered {reply!r}, which this version does not understand")

@@ -1,0 +1,98 @@
+"""The gate's words as values: what it answers before an attempt, after it, and to the sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from webhooks.model import HeldFor
+from webhooks.policy.breaker import BreakerState
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Go. `token` names this attempt's lease and goes back with the report; None: the gate could not be asked."""
+
+    token: str | None
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Not now, and nothing is spent. `retry_in` is when asking again makes sense at the earliest."""
+
+    why: HeldFor
+    retry_in: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """This very delivery is being sent by somebody now (I3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a report has moved.
+
+    `opened`: from working to paused; `closed`: from probing to working. `slots`: so many further held deliveries of
+    this merchant may be released now, each with one of these in its message; slots without a delivery go to `drained`.
+    """
+
+    opened: bool = False
+    closed: bool = False
+    slots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The merchant's held deliveries stay where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One held delivery may try whether the merchant is back; its message carries `slot`."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """So many held deliveries may go, oldest first; each message carries one of `slots` (never empty)."""
+
+    slots: tuple[str, ...]
+
+
+Offer = Wait | Probe | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """How a merchant's breaker and lane stand, for operators.
+
+    `since` is when it opened, closed or was reset last, None when never as far as anyone remembers. `pause` and
+    `until` are set while it is paused or probing. `probe` is the id of the delivery that probes right now.
+    `in_flight` counts leases and `slots` the places kept for released deliveries on their way. `release` is the
+    release window: how many of both there may be while the backlog is drained, None when it is not.
+    """
+
+    merchant_id: str
+    state: BreakerState = BreakerState.WORKING
+    since: datetime | None = None
+    pause: timedelta | None = None
+    until: datetime | None = None
+    probe: str | None = None
+    successes: int = 0
+    failures: int = 0
+    in_flight: int = 0
+    slots: int = 0
+    release: int | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Whether deliveries without a slot are held so that the backlog goes first."""
+        return self.release is not None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing to tell: working, and nothing held back."""
+        return self.state is BreakerState.WORKING and not self.draining

@@ -1,0 +1,144 @@
+"""Reading an event: what is refused, and the bytes that are stored, signed and sent ever after.
+
+Rules, part 2, "Accepting events". The body is serialised once, here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from webhooks.errors import InvalidEvent
+from webhooks.policy.events import is_money
+
+MAX_BODY_BYTES = 256 * 1024
+IDENTITY = frozenset({"id", "merchant_id", "type"})
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_MAX_NAME = 200  # characters of a type or merchant id: they are index keys in PostgreSQL
+_MAX_DEPTH = 64
+_MAX_INTEGER_BITS = 4096
+_MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event that may be recorded. `body` is compact UTF-8 JSON, `body_sha256` its digest (32 bytes)."""
+
+    id: str
+    merchant_id: str
+    type: str
+    money: bool
+    body: bytes
+    body_sha256: bytes
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What travels in a message and is shown in Flower: no body, no secret (I9)."""
+        return {"id": self.id, "merchant_id": self.merchant_id, "type": self.type}
+
+
+def read(event: object) -> Event:
+    """Check an event and serialise it.
+
+    `event` is a mapping with `type` and `merchant_id` (non-empty strings of up to 200 printable characters) and,
+    optionally, `id` (up to 128 characters of `A-Z a-z 0-9 . _ : -`; made when missing). The rest is the merchant's
+    business. Decimals and dates become strings. Raises InvalidEvent with one line that names the field.
+    """
+    if not isinstance(event, Mapping):
+        raise InvalidEvent(f"the event is a {type(event).__name__}; it must be a JSON object (a dict)")
+    fields = {**event} if "id" in event else {**event, "id": str(uuid.uuid4())}
+    event_id = _checked_id(fields["id"])
+    merchant_id = _checked_name(fields, "merchant_id")
+    event_type = _checked_name(fields, "type")
+    body = _serialise(fields)
+    return Event(
+        id=event_id,
+        merchant_id=merchant_id,
+        type=event_type,
+        money=is_money(event_type, fields.get("status")),
+        body=body,
+        body_sha256=hashlib.sha256(body).digest(),
+    )
+
+
+def _checked_id(value: object) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise InvalidEvent("id: must be 1 to 128 characters of A-Z a-z 0-9 . _ : - (leave it out to have one made)")
+    return str(value)
+
+
+def _checked_name(fields: Mapping[Any, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidEvent(f"{name}: must be a non-empty string")
+    if len(value) > _MAX_NAME or not value.isprintable():
+        raise InvalidEvent(f"{name}: must be at most {_MAX_NAME} printable characters")
+    return str(value)
+
+
+def _serialise(fields: Mapping[Any, Any]) -> bytes:
+    body = json.dumps(_to_json(fields, "event", 0), ensure_ascii=False, separators=(",", ":")).encode()
+    if len(body) > MAX_BODY_BYTES:
+        raise InvalidEvent(f"event: the body is {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
+    return body
+
+
+def _to_json(value: object, where: str, depth: int) -> object:  # noqa: C901, PLR0911 - one line for each of JSON's words
+    """Return `value` in JSON's own words; `where` names it in the error."""
+    if depth > _MAX_DEPTH:
+        raise InvalidEvent(f"{where[:80]}…: nested deeper than {_MAX_DEPTH} levels")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _checked_text(value, where)
+        case int():
+            if value.bit_length() > _MAX_INTEGER_BITS:
+                raise InvalidEvent(f"{where}: an integer of more than {_MAX_INTEGER_BITS} bits")
+            return int(value)
+        case float():
+            if not math.isfinite(value):
+                raise InvalidEvent(f"{where}: JSON has no word for {value}")
+            return float(value)
+        case Decimal():
+            return _plain_decimal(value, where)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Mapping():
+            return {
+                _checked_key(key, where): _to_json(item, f"{where}.{key}", depth + 1) for key, item in value.items()
+            }
+        case list() | tuple():
+            return [_to_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        case _:
+            raise InvalidEvent(f"{where}: JSON has no word for a {type(value).__name__}")
+
+
+def _checked_text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent(f"{where}: holds half a surrogate pair, which is not Unicode text") from None
+    return str(value)
+
+
+def _checked_key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidEvent(f"{where}: the key {key!r} is a {type(key).__name__}; JSON's keys are strings")
+    return _checked_text(key, f"{where} (a key)")
+
+
+def _plain_decimal(value: Decimal, where: str) -> str:
+    """Write an amount as a person would: `0.10` stays `0.10`, and 1E+2 is `100`."""
+    if not value.is_finite() or abs(value.adjusted()) > _MAX_EXPONENT:
+        raise InvalidEvent(f"{where}: {value} is not an amount that can be written out")
+    return format(value, "f")

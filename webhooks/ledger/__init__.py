@@ -1,0 +1,1 @@
+"""WHAT WE WILL STILL KNOW TOMORROW: merchants, deliveries and attempts, in PostgreSQL."""

@@ -1,0 +1,220 @@
+"""What the sweep asks of the ledger: who has died, what has expired, what is due, and who is held.
+
+Each statement reads one partial index and takes a bounded batch, so that an idle tick costs the same whatever the
+number of deliveries. `SKIP LOCKED` keeps out of the workers' way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from webhooks.ledger.database import Database
+from webhooks.ledger.tables import attempts, deliveries
+from webhooks.model import Message, Outcome, Reason, State
+
+_NOW = func.now()
+_MESSAGE = deliveries.c["id", "merchant_id", "type", "turn", "queued_at"]
+_LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
+
+_SENDING_PAST_LEASE = (
+    deliveries.c.state == State.PENDING,
+    deliveries.c.sweep_at <= _NOW,
+    deliveries.c.sending_since.is_not(None),
+)
+
+# One index entry per merchant is read, however many deliveries each has held: the scan leaps from name to name.
+_HELD_MERCHANTS = text("""
+WITH RECURSIVE leap AS (
+    (SELECT merchant_id FROM deliveries WHERE state = 'held' ORDER BY merchant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.merchant_id FROM deliveries d
+            WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
+    FROM leap WHERE leap.merchant_id IS NOT NULL
+)
+SELECT leap.merchant_id FROM leap JOIN merchants m ON m.id = leap.merchant_id WHERE m.url IS NOT NULL
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A message to publish, and how long it has yet to wait."""
+
+    message: Message
+    wait: timedelta
+
+
+class Backlog:
+    """The ledger as the sweep sees it; every batch is at most `batch` rows."""
+
+    def __init__(self, database: Database, *, recover_after: timedelta, batch: int = 500) -> None:
+        self._database = database
+        self._recover_after = recover_after
+        self._batch = batch
+
+    def alone(self, lock: int) -> AbstractContextManager[bool]:
+        """Give True to one sweep at a time."""
+        return self._database.alone(lock)
+
+    def expire(self) -> int:
+        """Fail what is past its age, held or not; what is being sent right now may finish. Returns how many."""
+        old = self._some(
+            and_(
+                deliveries.c.state.in_([State.PENDING, State.HELD]),
+                deliveries.c.expires_at <= _NOW,
+                deliveries.c.sending_since.is_(None),
+            ),
+            deliveries.c.expires_at,
+            self._batch,
+        )
+        failed = self._database.rows(
+            update(deliveries)
+            .where(deliveries.c.id.in_(old))
+            .values(
+                state=State.FAILED,
+                reason=Reason.EXPIRED,
+                held_for=None,
+                finished_at=_NOW,
+                turn=deliveries.c.turn + 1,
+                sweep_at=None,
+                queued_at=None,
+            )
+            .returning(deliveries.c.id)
+        )
+        return len(failed)
+
+    def suspect(self) -> int:
+        """Mark the attempts whose lease has run out; returns how many.
+
+        The worker gets a little longer: it may be alive with an answer that it could not write down while the
+        database was away, and that answer must win over another POST.
+        """
+        silent = self._some(
+            and_(*_SENDING_PAST_LEASE, deliveries.c.silent_since.is_(None)), deliveries.c.sweep_at, self._batch
+        )
+        marked = self._database.rows(
+            update(deliveries)
+            .where(deliveries.c.id.in_(silent))
+            .values(silent_since=_NOW, sweep_at=_NOW + _LAST_CHANCE)
+            .returning(deliveries.c.id)
+        )
+        return len(marked)
+
+    def bury(self) -> int:
+        """Take deliveries back from workers that died over them: an attempt of unknown outcome, due again at once.
+
+        Returns how many.
+        """
+        dead = (
+            self._some(
+                and_(*_SENDING_PAST_LEASE, deliveries.c.silent_since.is_not(None)), deliveries.c.sweep_at, self._batch
+            )
+            .add_columns(deliveries.c.attempts, deliveries.c.sending_since)
+            .cte("dead")
+        )
+        taken = (
+            update(deliveries)
+            .where(deliveries.c.id == dead.c.id)
+            .values(
+                turn=deliveries.c.turn + 1,
+                sending_since=None,
+                silent_since=None,
+                due_at=_NOW,
+                sweep_at=_NOW,
+                queued_at=None,
+            )
+            .returning(dead.c.id, dead.c.attempts, dead.c.sending_since)
+            .cte("taken")
+        )
+        row = select(taken.c.id, taken.c.attempts, taken.c.sending_since, literal(Outcome.UNKNOWN.value))
+        written = self._database.rows(
+            insert(attempts)
+            .from_select(["delivery_id", "number", "started_at", "outcome"], row)
+            .on_conflict_do_nothing()
+            .returning(attempts.c.number)
+        )
+        return len(written)
+
+    def due(self, most: int, *, ahead: timedelta, still_queued_from: datetime | None) -> Sequence[Due]:
+        """Take up to `most` deliveries that are due within `ahead` and have no live message.
+
+        `still_queued_from` is when the oldest message in the broker's queue was published: whatever was published
+        since then still waits there, and is left to its message (I7).
+        """
+        waits = self._some(
+            and_(
+                deliveries.c.state == State.PENDING,
+                deliveries.c.sweep_at <= _NOW + ahead,
+                deliveries.c.sending_since.is_(None),
+            ),
+            deliveries.c.sweep_at,
+            most,
+        )
+        queued = (
+            literal(False)
+            if still_queued_from is None
+            else func.coalesce(deliveries.c.queued_at >= still_queued_from, False)
+        )
+        taken = self._database.rows(
+            update(deliveries)
+            .where(deliveries.c.id.in_(waits))
+            .values(
+                queued_at=case((queued, deliveries.c.queued_at), else_=_NOW),
+                sweep_at=func.greatest(deliveries.c.due_at, _NOW) + self._recover_after,
+            )
+            # What was left to its message keeps the time of that message.
+            .returning(
+                *_MESSAGE,
+                (deliveries.c.due_at - _NOW).label("wait"),
+                (deliveries.c.queued_at == _NOW).label("taken"),
+            )
+        )
+        return [Due(_message(row), max(row.wait, timedelta())) for row in taken if row.taken]
+
+    def held_merchants(self) -> Sequence[str]:
+        """Return the merchants that have held deliveries and an address, at the cost of one index entry each."""
+        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS)]
+
+    def release_probe(self, merchant_id: str) -> Sequence[Message]:
+        """Take the held delivery that has spent the fewest fast attempts, the oldest among equals."""
+        return self._release(merchant_id, 1, deliveries.c.fast_spent, deliveries.c.accepted_at, deliveries.c.id)
+
+    def release(self, merchant_id: str, most: int) -> Sequence[Message]:
+        """Take up to `most` held deliveries of a merchant, oldest first."""
+        return self._release(merchant_id, most, deliveries.c.accepted_at, deliveries.c.id)
+
+    def _release(self, merchant_id: str, most: int, *order: ColumnElement[Any]) -> Sequence[Message]:
+        first = (
+            select(deliveries.c.id)
+            .where(deliveries.c.merchant_id == merchant_id, deliveries.c.state == State.HELD)
+            .order_by(*order)
+            .limit(most)
+            .with_for_update(skip_locked=True)
+        )
+        released = self._database.rows(
+            update(deliveries)
+            .where(deliveries.c.id.in_(first))
+            .values(
+                state=State.PENDING,
+                held_for=None,
+                turn=deliveries.c.turn + 1,
+                due_at=func.least(deliveries.c.due_at, _NOW),
+                queued_at=_NOW,
+                sweep_at=_NOW + self._recover_after,
+            )
+            .returning(*_MESSAGE)
+        )
+        return [_message(row) for row in released]
+
+    def _some(self, wanted: ColumnElement[bool], order: ColumnElement[Any], most: int) -> Select[Any]:
+        return select(deliveries.c.id).where(wanted).order_by(order).limit(most).with_for_update(skip_locked=True)
+
+
+def _message(row: Row[Any]) -> Message:
+    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at)

@@ -1,0 +1,9 @@
+"""Run by Alembic: the connection comes from `webhooks.ledger.schema`."""
+
+from alembic import context
+
+from webhooks.ledger.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,39 @@
+"""Accepting an event inside the caller's own transaction: it counts if, and only if, the caller commits (D10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.dialects.postgresql.psycopg2 import dialect
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.selectable import ExecutableReturnsRows
+
+from webhooks import intake
+from webhooks.errors import EventConflict
+from webhooks.ledger.ledger import Ledger, digest_of, recording
+
+
+def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
+    """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
+    accepted = intake.read(event)
+    if _rows(connection, recording(accepted, ledger.max_age)):
+        return accepted.id
+    known = _rows(connection, digest_of(accepted.id))
+    if known and bytes(known[0][0]) != accepted.body_sha256:
+        raise EventConflict.of(accepted.id)
+    return accepted.id
+
+
+def _rows(connection: Any, statement: ExecutableReturnsRows) -> Sequence[Sequence[Any]]:
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if isinstance(connection, Connection):
+        return connection.execute(statement).all()
+    compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(str(compiled), compiled.params)
+        rows: Sequence[Sequence[Any]] = cursor.fetchall()
+        return rows

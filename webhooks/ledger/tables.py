@@ -1,0 +1,120 @@
+"""The three tables. A pending delivery carries the time at which the sweep must look at it (`sweep_at`)."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    func,
+    text,
+)
+
+from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
+
+metadata = MetaData()
+
+_Moment = DateTime(timezone=True)
+
+
+def _one_of(column: str, words: type[State | Reason | HeldFor | Outcome | Ladder]) -> CheckConstraint:
+    listed = ", ".join(f"'{word.value}'" for word in words)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_known")
+
+
+merchants = Table(
+    "merchants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("url", Text),
+    Column("secret", LargeBinary),  # encrypted; see Settings.cipher
+    Column("previous_secret", LargeBinary),  # encrypted; it also signs until previous_until
+    Column("previous_until", _Moment),
+    Column("standard_headers", Boolean, nullable=False, server_default="false"),
+    Column("paused_at", _Moment),  # by an operator: its deliveries are held
+    Column("created_at", _Moment, nullable=False, server_default=func.now()),
+    Column("updated_at", _Moment, nullable=False, server_default=func.now()),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("merchant_id", Text, nullable=False),  # it need not be registered: then the delivery is held
+    Column("type", Text, nullable=False),
+    Column("money", Boolean, nullable=False),
+    Column("body", LargeBinary),
+    Column("body_sha256", LargeBinary, nullable=False),
+    Column("state", Text, nullable=False, server_default=State.PENDING.value),
+    Column("reason", Text),
+    Column("held_for", Text),
+    Column("due_at", _Moment, nullable=False),
+    Column("sweep_at", _Moment),  # pending only: when the sweep looks at the row if nothing has happened by then
+    Column("queued_at", _Moment),  # when a message was last published for this turn
+    Column("sending_since", _Moment),  # a worker is at it; past sweep_at that worker counts as dead
+    Column("silent_since", _Moment),  # its lease has run out; see Backlog.suspect
+    Column("turn", Integer, nullable=False, server_default="0"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("fast_spent", SmallInteger, nullable=False, server_default="0"),
+    Column("slow_spent", SmallInteger, nullable=False, server_default="0"),
+    Column("slow_since", _Moment),
+    Column("accepted_at", _Moment, nullable=False),
+    Column("expires_at", _Moment, nullable=False),
+    Column("finished_at", _Moment),
+    _one_of("state", State),
+    _one_of("reason", Reason),
+    _one_of("held_for", HeldFor),
+    CheckConstraint("(state = 'failed') = (reason IS NOT NULL)", name="failed_has_a_reason"),
+    CheckConstraint("(state = 'held') = (held_for IS NOT NULL)", name="held_says_for_what"),
+    CheckConstraint("(state = 'pending') = (sweep_at IS NOT NULL)", name="pending_is_swept"),
+    CheckConstraint("(state IN ('delivered', 'failed')) = (finished_at IS NOT NULL)", name="final_has_a_time"),
+    # Each index serves one question; the partial ones stay small because most rows are finished.
+    Index("deliveries_to_sweep", "sweep_at", postgresql_where=text("state = 'pending'")),
+    Index("deliveries_to_expire", "expires_at", postgresql_where=text("state IN ('pending', 'held')")),
+    Index("deliveries_held", "merchant_id", "accepted_at", "id", postgresql_where=text("state = 'held'")),
+    Index(
+        "deliveries_to_probe", "merchant_id", "fast_spent", "accepted_at", "id", postgresql_where=text("state = 'held'")
+    ),
+    Index("deliveries_of_merchant", "merchant_id", "accepted_at"),
+    Index("deliveries_failed", "finished_at", postgresql_where=text("state = 'failed'")),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("at", _Moment, nullable=False, server_default=func.now()),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("why", Text),
+    Column("deliveries", BigInteger),  # how many it concerned, where it concerned deliveries
+    comment="what operators did by hand",
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("started_at", _Moment, nullable=False),
+    Column("duration_ms", BigInteger),  # unknown when the worker died
+    Column("outcome", Text, nullable=False),
+    Column("status", SmallInteger),
+    Column("cause", Text),
+    Column("excerpt", Text),
+    Column("ladder", Text),  # the one that was charged, if any
+    Column("probe", Boolean, nullable=False, server_default="false"),
+    _one_of("outcome", Outcome),
+    _one_of("ladder", Ladder),
+)

@@ -1,0 +1,105 @@
+"""What operators read from the ledger: deliveries with all their attempts, and how things stand. No body, no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+
+from webhooks.errors import NotPossible
+from webhooks.ledger.database import Database
+from webhooks.ledger.tables import attempts, deliveries
+from webhooks.model import Reason, State
+
+_SHOWN = deliveries.c[
+    "id",
+    "merchant_id",
+    "type",
+    "money",
+    "state",
+    "reason",
+    "held_for",
+    "due_at",
+    "sending_since",
+    "attempts",
+    "fast_spent",
+    "slow_spent",
+    "slow_since",
+    "accepted_at",
+    "expires_at",
+    "finished_at",
+]
+
+
+_NUMBER = func.count().label("number")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which deliveries to list; what is None does not narrow the list."""
+
+    merchant_id: str | None = None
+    state: State | None = None
+    reason: Reason | None = None
+    type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Views:
+    """The ledger as operators see it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def deliveries(self, wanted: Wanted, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return deliveries, the newest first."""
+        statement = select(*_SHOWN).order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit)
+        equal = {"merchant_id": wanted.merchant_id, "state": wanted.state, "reason": wanted.reason, "type": wanted.type}
+        for column, value in equal.items():
+            if value is not None:
+                statement = statement.where(deliveries.c[column] == value)
+        if wanted.since is not None:
+            statement = statement.where(deliveries.c.accepted_at >= wanted.since)
+        if wanted.until is not None:
+            statement = statement.where(deliveries.c.accepted_at < wanted.until)
+        return [row._asdict() for row in self._database.rows(statement)]
+
+    def delivery(self, delivery_id: str) -> dict[str, Any]:
+        """Return one delivery, with its attempts under `journey`. Raises NotPossible when there is none."""
+        found = self._database.rows(select(*_SHOWN).where(deliveries.c.id == delivery_id))
+        if not found:
+            raise NotPossible(f"no delivery {delivery_id}; see: webhooks delivery list")
+        journey = self._database.rows(
+            select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number)
+        )
+        return {**found[0]._asdict(), "journey": [row._asdict() for row in journey]}
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many deliveries there are in each state; every state is named."""
+        rows = self._database.rows(select(deliveries.c.state, _NUMBER).group_by(deliveries.c.state))
+        counted = {row.state: row.number for row in rows}
+        return {state.value: counted.get(state, 0) for state in State}
+
+    def count_held(self, merchant_id: str | None = None) -> dict[str, int]:
+        """Return how many deliveries are held for what, of one merchant or of all."""
+        statement = (
+            select(deliveries.c.held_for, _NUMBER)
+            .where(deliveries.c.state == State.HELD)
+            .group_by(deliveries.c.held_for)
+        )
+        if merchant_id is not None:
+            statement = statement.where(deliveries.c.merchant_id == merchant_id)
+        return {row.held_for: row.number for row in self._database.rows(statement)}
+
+    def longest_overdue(self) -> timedelta:
+        """Return how long the pending delivery that waits longest is past its due time."""
+        rows = self._database.rows(
+            select(func.max(func.now() - deliveries.c.due_at)).where(
+                deliveries.c.state == State.PENDING, deliveries.c.sending_since.is_(None)
+            )
+        )
+        return max(rows[0][0] or timedelta(), timedelta())

@@ -1,0 +1,153 @@
+"""The words of the system as values: what a delivery is, how an attempt ended, who is held for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a delivery stands. `delivered` and `failed` are final, except for an explicit replay (I8)."""
+
+    PENDING = "pending"
+    HELD = "held"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class Reason(StrEnum):
+    """Why a delivery is `failed`; nothing fails without one."""
+
+    FAST_EXHAUSTED = "fast_exhausted"
+    SLOW_EXHAUSTED = "slow_exhausted"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class HeldFor(StrEnum):
+    """What a held delivery waits for. Holding spends no budget."""
+
+    ADDRESS = "address"
+    BREAKER = "breaker"
+    LANE = "lane"
+    OPERATOR = "operator"  # its merchant is paused by hand
+    REPLAY = "replay"  # to be sent again, paced like any release
+
+
+class Ladder(StrEnum):
+    """The two ladders; each has its own budget."""
+
+    FAST = "fast"
+    SLOW = "slow"
+
+
+class Outcome(StrEnum):
+    """What one attempt came to. `unknown`: the worker died and nobody can say what the merchant saw (I4)."""
+
+    DELIVERED = "delivered"
+    UNAVAILABLE = "unavailable"
+    THROTTLED = "throttled"
+    REJECTED = "rejected"
+    MISDIRECTED = "misdirected"
+    UNSENDABLE = "unsendable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A final status line and its headers arrived within the deadline.
+
+    `retry_after` is the header as it came, `redirect_host` the host that a 3xx points to,
+    `excerpt` the first 2 KiB of the body as clean text.
+    """
+
+    status: int
+    retry_after: str | None = None
+    redirect_host: str | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """No answer came within the deadline; `cause` is a short phrase such as `dns: no such host`."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Our own guard refused the address, so nothing was sent; `cause` says which rule."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a Celery message says: look at this delivery now.
+
+    `turn` tells a stale message from a live one. `queued_at` is when it was published, by the ledger's clock. `slot` is
+    the gate's permission to pass although the merchant's other deliveries are held: the message carries a probe or a
+    release.
+    """
+
+    id: str
+    merchant_id: str
+    type: str
+    turn: int
+    queued_at: datetime
+    slot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1."""
+
+    id: str
+    merchant_id: str
+    type: str
+    turn: int
+    number: int
+    started_at: datetime
+    money: bool
+    expires_at: datetime
+    fast_spent: int
+    slow_spent: int
+    slow_since: datetime | None
+    url: str
+    secret: str = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Unclaimed(StrEnum):
+    """Why a message leads to no attempt."""
+
+    STALE = "stale"  # another message or worker was faster, or the delivery is final or past its age
+    NO_ADDRESS = "no address"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as it is written down; `ladder` is the one that was charged, if any."""
+
+    number: int
+    started_at: datetime
+    duration: timedelta | None
+    outcome: Outcome
+    status: int | None = None
+    cause: str | None = None
+    excerpt: str | None = None
+    ladder: Ladder | None = None
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Merchant:
+    """A registered merchant, without its secret. `url` is its address, if it has one."""
+
+    id: str
+    url: str | None
+    has_secret: bool
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,83 @@
+"""The parts of one process, put together from its settings when they are first needed."""
+
+from __future__ import annotations
+
+from webhooks.gate.gate import Gate
+from webhooks.gate.resilient import ResilientGate
+from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.database import Database
+from webhooks.ledger.ledger import Ledger
+from webhooks.ledger.merchants import Merchants
+from webhooks.ledger.views import Views
+from webhooks.once import once
+from webhooks.settings import get_settings
+from webhooks.wire.sender import Sender, SendingRules
+
+
+@once
+def database() -> Database:
+    """Return the way to PostgreSQL."""
+    return Database(get_settings().database_url.get_secret_value())
+
+
+@once
+def ledger() -> Ledger:
+    """Return the ledger as producers and workers use it."""
+    settings = get_settings()
+    return Ledger(
+        database(),
+        settings.cipher,
+        max_age=settings.max_age,
+        lease=settings.lease,
+        recover_after=settings.recover_after,
+    )
+
+
+@once
+def backlog() -> Backlog:
+    """Return the ledger as the sweep uses it."""
+    return Backlog(database(), recover_after=get_settings().recover_after)
+
+
+@once
+def merchants() -> Merchants:
+    """Return the registered merchants."""
+    return Merchants(database(), get_settings().cipher)
+
+
+@once
+def views() -> Views:
+    """Return the ledger as operators see it."""
+    return Views(database())
+
+
+@once
+def gate() -> Gate:
+    """Return the gate to every merchant."""
+    settings = get_settings()
+    return Gate(settings.gate_url, settings.breaker)
+
+
+@once
+def resilient_gate() -> ResilientGate:
+    """Return the gate as workers use it: they go on without it when Redis is away."""
+    return ResilientGate(gate())
+
+
+def sending_rules() -> SendingRules:
+    """Return what may be sent to, and for how long."""
+    settings = get_settings()
+    return SendingRules(
+        deadline=settings.deadline,
+        allow_http=settings.allow_http,
+        allow_private_addresses=settings.allow_private_addresses,
+        allowed_networks=settings.allowed_networks,
+        ca_bundle=settings.ca_bundle,
+        proxy_url=settings.proxy_url.get_secret_value() if settings.proxy_url else None,
+    )
+
+
+@once
+def sender() -> Sender:
+    """Return what POSTs."""
+    return Sender(sending_rules())

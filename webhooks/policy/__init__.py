@@ -1,0 +1,1 @@
+"""WHAT SHOULD HAPPEN: pure rules; no clock, no dice, no I/O."""

@@ -1,0 +1,68 @@
+"""The breaker's numbers and words: when a merchant counts as down, and how long it is left in peace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from webhooks.model import Outcome
+
+_BUCKETS = 60
+_WIDEST_BUCKET = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRules:
+    """The rules' breaker, as numbers; `lane` is how many deliveries of one merchant may be in flight at once."""
+
+    window: timedelta = timedelta(minutes=5)
+    min_attempts: int = 5
+    failure_percent: int = 80
+    pause: timedelta = timedelta(minutes=5)
+    max_pause: timedelta = timedelta(minutes=30)
+    lease: timedelta = timedelta(seconds=15)  # the attempt deadline (10 s) plus a margin
+    lane: int = 20
+    slot_lease: timedelta = timedelta(seconds=30)  # how long a place is kept for a released delivery on its way
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets the sliding window is counted in: 60, and more where they would be wider than 5 s."""
+        return max(_BUCKETS, -(-self.window // _WIDEST_BUCKET))
+
+
+class BreakerState(StrEnum):
+    """Where a merchant's breaker stands (rules, part 1)."""
+
+    WORKING = "working"
+    PAUSED = "paused"
+    PROBING = "probing"
+
+
+class Effect(StrEnum):
+    """What an attempt does to its merchant's breaker and lane.
+
+    `success` and `throttled` both count as answered, and the second one slows the release of held deliveries;
+    `nothing` gives the place back and counts nowhere.
+    """
+
+    SUCCESS = "success"
+    THROTTLED = "throttled"
+    FAILURE = "failure"
+    NOTHING = "nothing"
+
+
+_EFFECTS = {
+    Outcome.DELIVERED: Effect.SUCCESS,
+    Outcome.REJECTED: Effect.SUCCESS,
+    Outcome.MISDIRECTED: Effect.SUCCESS,
+    Outcome.THROTTLED: Effect.THROTTLED,
+    Outcome.UNAVAILABLE: Effect.FAILURE,
+    Outcome.UNSENDABLE: Effect.NOTHING,
+    Outcome.UNKNOWN: Effect.NOTHING,
+}
+
+
+def effect_of(outcome: Outcome) -> Effect:
+    """Return what the breaker hears of an attempt (rules, part 2): only unavailability counts against a merchant."""
+    return _EFFECTS[outcome]

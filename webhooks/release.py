@@ -1,0 +1,47 @@
+"""Letting held deliveries go, one for each slot that the gate grants."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from webhooks.errors import LedgerUnavailable
+from webhooks.gate.resilient import ResilientGate
+from webhooks.ledger.backlog import Backlog
+from webhooks.publishing import Publisher
+
+log = logging.getLogger(__name__)
+
+
+class Release:
+    """Turns slots into messages of held deliveries; a slot lets its message pass where fresh ones are held."""
+
+    def __init__(self, gate: ResilientGate, backlog: Backlog, publisher: Publisher) -> None:
+        self._gate = gate
+        self._backlog = backlog
+        self._publisher = publisher
+
+    def next_of(self, merchant_id: str, slots: Sequence[str]) -> int:
+        """Release the oldest held deliveries of a merchant, one a slot. Returns how many there were.
+
+        Fewer than there are slots: none is held any more, and the gate is told so.
+        """
+        try:
+            released = self._backlog.release(merchant_id, len(slots))
+        except LedgerUnavailable as error:
+            log.warning("merchant %s: its held deliveries wait for the next sweep: %s", merchant_id, error)
+            return 0
+        for message, slot in zip(released, slots, strict=False):
+            self._publisher.publish(replace(message, slot=slot))
+        if len(released) < len(slots):
+            self._gate.drained(merchant_id, slots[len(released) :])
+        return len(released)
+
+    def probe_of(self, merchant_id: str, slot: str) -> bool:
+        """Offer the held delivery with the fewest fast attempts spent as the probe. Returns whether there was one."""
+        for message in self._backlog.release_probe(merchant_id):
+            self._publisher.publish(replace(message, slot=slot))
+            return True
+        self._gate.drained(merchant_id, [slot])
+        return False

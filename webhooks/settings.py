@@ -1,0 +1,198 @@
+"""Every setting, read once from `WEBHOOKS_…`, checked at start, printed masked.
+
+There is one setting for each number of the rules, so that a test can run a 41-hour ladder in seconds with the
+real code. Durations are seconds (`0.5`, `900`) or carry a unit (`250ms`, `15m`, `1h`, `30d`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Any, Self
+
+from cryptography.fernet import Fernet, MultiFernet
+from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from webhooks.errors import SettingsError
+from webhooks.once import once
+from webhooks.policy.breaker import BreakerRules
+from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
+
+_UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+
+
+def parse_duration(text: Any) -> Any:
+    """Read `90`, `1.5`, `250ms`, `15m`, `1h` or `30d` as a timedelta; anything but text passes unchanged."""
+    if not isinstance(text, str):
+        return text
+    match = _DURATION.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text!r} is not a duration; write seconds or a number with ms, s, m, h or d, such as 15m")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def _split(text: Any) -> Any:
+    return [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else text
+
+
+def _parse_durations(text: Any) -> Any:
+    return [parse_duration(part) for part in _split(text)]
+
+
+def _parse_networks(text: Any) -> Any:
+    return [ip_network(part) for part in _split(text)]
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta())]
+Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
+
+
+class Settings(BaseSettings):
+    """What a process of this system runs with; frozen."""
+
+    model_config = SettingsConfigDict(env_prefix="WEBHOOKS_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    # where things are
+    database_url: SecretStr
+    broker_url: SecretStr = SecretStr("redis://localhost:6379/0")
+    redis_url: SecretStr | None = None  # the gate's; by default the broker's
+    secrets_key: SecretStr  # Fernet keys, newest first, separated by commas
+
+    # sending
+    deadline: Duration = timedelta(seconds=10)
+    allow_http: bool = False
+    allow_private_addresses: bool = False
+    allowed_networks: Networks = ()
+    ca_bundle: FilePath | None = None
+    proxy_url: SecretStr | None = None
+
+    # the ladders and ages
+    fast_waits: Durations = FAST_WAITS
+    slow_waits: Durations = SLOW_WAITS
+    slow_ceiling: Duration = timedelta(hours=48)
+    retry_after_cap: Duration = timedelta(hours=1)
+    max_age: Duration = timedelta(days=30)
+
+    # the breaker and the lane
+    breaker_window: Duration = timedelta(minutes=5)
+    breaker_min_attempts: int = Field(5, ge=1)
+    breaker_failure_percent: int = Field(80, ge=1, le=100)
+    breaker_pause: Duration = timedelta(minutes=5)
+    breaker_max_pause: Duration = timedelta(minutes=30)
+    lane: int = Field(20, ge=1, le=1000)
+
+    # how the parts share the work
+    lease_margin: Duration = timedelta(seconds=5)  # past the deadline, before a silent worker is given up
+    horizon: Duration = timedelta(minutes=10)  # waits up to here travel as a countdown
+    visibility_timeout: Duration = timedelta(hours=1)
+    sweep_interval: Duration = timedelta(seconds=1)
+    recover_after: Duration = timedelta(seconds=30)  # past its due time, before a lost message is published again
+    max_queued: int = Field(1000, ge=1)  # how deep the sweep may fill the broker's queue
+    celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr) -> SecretStr:
+        if not re.match(r"postgresql(\+psycopg2)?://", value.get_secret_value()):
+            raise ValueError("it is not a PostgreSQL URL such as postgresql://user:password@host/name")
+        return value
+
+    @field_validator("broker_url", "redis_url")
+    @classmethod
+    def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
+        if value and not value.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("it is not a Redis URL such as redis://host:6379/0")
+        return value
+
+    @field_validator("secrets_key")
+    @classmethod
+    def _are_fernet_keys(cls, value: SecretStr) -> SecretStr:
+        try:
+            _cipher(value)
+        except ValueError as error:
+            raise ValueError("it is not a Fernet key; make one with: webhooks secrets-key") from error
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.visibility_timeout <= self.horizon + self.deadline:
+            # A message older than the visibility timeout is run again while its first copy still waits.
+            raise ValueError("WEBHOOKS_VISIBILITY_TIMEOUT must exceed WEBHOOKS_HORIZON plus WEBHOOKS_DEADLINE")
+        if self.breaker_max_pause < self.breaker_pause:
+            raise ValueError("WEBHOOKS_BREAKER_MAX_PAUSE must not be shorter than WEBHOOKS_BREAKER_PAUSE")
+        return self
+
+    @property
+    def gate_url(self) -> str:
+        """The Redis of the gate."""
+        return (self.redis_url or self.broker_url).get_secret_value()
+
+    @property
+    def lease(self) -> timedelta:
+        """How long an attempt may hold its delivery before its worker counts as dead."""
+        return self.deadline + self.lease_margin
+
+    @property
+    def cipher(self) -> MultiFernet:
+        """What encrypts merchants' secrets at rest: the first key writes, every key reads."""
+        return _cipher(self.secrets_key)
+
+    @property
+    def ladders(self) -> Ladders:
+        """The numbers of the ladders."""
+        return Ladders(self.fast_waits, self.slow_waits, self.slow_ceiling, self.retry_after_cap, self.max_age)
+
+    @property
+    def breaker(self) -> BreakerRules:
+        """The numbers of the breaker."""
+        return BreakerRules(
+            window=self.breaker_window,
+            min_attempts=self.breaker_min_attempts,
+            failure_percent=self.breaker_failure_percent,
+            pause=self.breaker_pause,
+            max_pause=self.breaker_max_pause,
+            lease=self.lease,
+            lane=self.lane,
+        )
+
+
+def _cipher(keys: SecretStr) -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in _split(keys.get_secret_value())])
+
+
+@once
+def get_settings() -> Settings:
+    """Return this process's settings.
+
+    Raises SettingsError with one line that names every missing or malformed setting; values are not repeated,
+    since a mistyped URL may hold a password.
+    """
+    _refuse_unknown(name.upper() for name in os.environ if name.upper().startswith("WEBHOOKS_"))
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SettingsError("; ".join(_complaint(dict(fault)) for fault in error.errors())) from None
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse a mistyped name: a setting that silently does nothing is worse than none."""
+    known = [f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise SettingsError(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _complaint(fault: dict[str, Any]) -> str:
+    text = str(fault["msg"]).removeprefix("Value error, ")
+    if not fault["loc"]:
+        return text
+    name = f"WEBHOOKS_{str(fault['loc'][0]).upper()}"
+    return f"{name} is not set" if fault["type"] == "missing" else f"{name}: {text}"

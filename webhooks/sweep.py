@@ -1,0 +1,89 @@
+"""The sweep: once a second, what is far, lost, expired or held gets what it waits for.
+
+It asks per merchant and takes bounded batches, so that an idle tick costs the same with a million deliveries held (I7).
+Several sweeps at once do no harm: one works, the others leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from webhooks.gate.resilient import ResilientGate
+from webhooks.gate.values import Probe, Wait
+from webhooks.gate.values import Release as Slots
+from webhooks.ledger.backlog import Backlog
+from webhooks.publishing import Publisher
+from webhooks.release import Release
+
+_LOCK = 0x57480002
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The broker's queue of deliveries: how many messages wait there, and since when the oldest does."""
+
+    depth: int
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one tick did, in deliveries; None of it happened where another sweep was at work."""
+
+    expired: int = 0
+    buried: int = 0
+    published: int = 0
+    probes: int = 0
+    released: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One tick's work. `look_at_queue` raises BrokerUnavailable."""
+
+    backlog: Backlog
+    gate: ResilientGate
+    publisher: Publisher
+    release: Release
+    look_at_queue: Callable[[], Queue]
+    max_queued: int
+    ahead: timedelta
+
+    def tick(self) -> Swept:
+        """Do what is due now. Raises Unavailable when the ledger or the broker is away; the next tick tries again."""
+        with self.backlog.alone(_LOCK) as mine:
+            if not mine:
+                return Swept()
+            expired = self.backlog.expire()
+            self.backlog.suspect()
+            buried = self.backlog.bury()
+            published = self._publish_due()
+            probes, released = self._ask_for_the_held()
+            return Swept(expired, buried, published, probes, released)
+
+    def _publish_due(self) -> int:
+        """Publish what is due and has no live message, no more than the queue has room for."""
+        queue = self.look_at_queue()
+        room = self.max_queued - queue.depth
+        if room <= 0:
+            return 0
+        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.oldest)
+        for item in due:
+            if not self.publisher.publish(item.message, item.wait):
+                break
+        return len(due)
+
+    def _ask_for_the_held(self) -> tuple[int, int]:
+        """Ask the gate once for all merchants with held deliveries: offer a probe, release some, or leave them."""
+        probes = released = 0
+        for merchant_id, offer in self.gate.offer(self.backlog.held_merchants()).items():
+            match offer:
+                case Probe(slot=slot):
+                    probes += self.release.probe_of(merchant_id, slot)
+                case Slots(slots=slots):
+                    released += self.release.next_of(merchant_id, slots)
+                case Wait():
+                    pass
+        return probes, released

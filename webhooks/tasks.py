@@ -1,0 +1,206 @@
+"""The Celery tasks: `webhooks.deliver`, one line in Flower for each delivery, and `webhooks.sweep`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, assert_never
+
+from celery import Task
+from celery.exceptions import Ignore, Retry
+from celery.result import AsyncResult
+from celery.worker import state as worker_state
+
+from webhooks import broker, intake, parts
+from webhooks.app import app
+from webhooks.delivery import Courier, SetAside
+from webhooks.errors import InvalidEvent, NotPossible, Refused, Unavailable
+from webhooks.model import Message
+from webhooks.once import once
+from webhooks.policy.decisions import Delivered, Failed, RetryAt
+from webhooks.publishing import Publisher
+from webhooks.release import Release
+from webhooks.settings import get_settings
+from webhooks.sweep import Sweep
+
+log = logging.getLogger(__name__)
+
+_COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
+
+
+class DeliveryFailed(Exception):
+    """Shown in Flower on a FAILURE; the text is the reason."""
+
+
+class Waiting(Exception):
+    """Shown in Flower on a RETRY; the text says what the delivery waits for."""
+
+
+class Deliver(Task):  # type: ignore[misc]
+    """`deliver.delay(event)`: record first, then publish. The ledger is the truth, the broker a convenience."""
+
+    def apply_async(
+        self,
+        args: tuple[Any, ...] | list[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        task_id: str | None = None,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Accept an event; its first attempt is due now, after `countdown` seconds, or at `eta`.
+
+        Returns, once the event is in the ledger, a handle whose `id` is the delivery's id. Raises InvalidEvent,
+        EventConflict or LedgerUnavailable, and then nothing is accepted. A broker that is away is no error: the sweep
+        publishes later.
+        """
+        event = intake.read(_the_event(args or (), kwargs or {}))
+        if task_id not in {None, event.id}:
+            raise NotPossible(f"task_id: leave it out; the delivery's id is the event's, {event.id}")
+        if options:
+            raise NotPossible(f"deliver takes countdown or eta and no other option, not {', '.join(sorted(options))}")
+        wait = _wait(countdown, eta)
+        queued = wait <= get_settings().horizon and publisher().may_try()
+        message = parts.ledger().record(event, wait=wait, queued=queued)
+        if message and queued:
+            publisher().publish(message, wait)
+        return self.AsyncResult(event.id)
+
+    def publish(self, message: Message, wait: timedelta) -> None:
+        """Put a message on the broker; raises BrokerUnavailable. It names the delivery, and holds no body (I9)."""
+        identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
+        headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
+        with broker.told_apart(app):
+            super().apply_async(
+                (identity,),
+                task_id=message.id,
+                countdown=wait.total_seconds() or None,
+                headers=headers,
+                retry=False,
+                add_to_parent=False,
+            )
+
+
+@app.task(bind=True, base=Deliver, name="webhooks.deliver", throws=(DeliveryFailed, Refused), typing=True)  # type: ignore[untyped-decorator]
+def deliver(task: Deliver, event: dict[str, Any]) -> None:
+    """Make one attempt. `event` is an identity that this package published, or a complete event sent by name.
+
+    In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason.
+    """
+    headers = task.request.headers or {}
+    if "turn" not in headers:
+        _accept_by_name(task, event)
+    try:
+        result = courier().attempt(_message(event, headers))
+    except Unavailable as error:
+        # The row is still due, and the sweep will see to it: no budget is spent, and no message is needed.
+        log.warning("delivery %s: %s", event["id"], error)
+        raise _waiting(str(error)) from None
+    match result:
+        case Delivered():
+            return
+        case RetryAt(due_at=due_at, ladder=ladder):
+            raise _waiting(f"on the {ladder} ladder until {due_at:%Y-%m-%d %H:%M:%S} UTC")
+        case Failed(reason=reason):
+            raise DeliveryFailed(reason.value)
+        case SetAside(held_for=None):
+            raise Ignore
+        case SetAside(held_for=held_for):
+            raise _waiting(f"held for {held_for}")
+        case never:
+            assert_never(never)
+
+
+def _waiting(what: str) -> Retry:
+    return Retry(what, exc=Waiting(what))
+
+
+def _message(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
+    return Message(
+        id=identity["id"],
+        merchant_id=identity["merchant_id"],
+        type=identity["type"],
+        turn=headers["turn"],
+        queued_at=datetime.fromisoformat(headers["queued_at"]),
+        slot=headers.get("slot"),
+    )
+
+
+def _accept_by_name(task: Deliver, event: dict[str, Any]) -> NoReturn:
+    """Record a complete event that came without this package; until that is done the message is its only copy."""
+    try:
+        if not _is_known_identity(event):
+            task.apply_async((event,))
+    except Unavailable as error:
+        raise task.retry(exc=error, countdown=5, max_retries=None) from error
+    raise Ignore
+
+
+def _is_known_identity(event: object) -> bool:
+    """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
+    return isinstance(event, dict) and event.keys() == intake.IDENTITY and parts.ledger().is_recorded(str(event["id"]))
+
+
+@app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
+def sweep() -> None:
+    """Do one tick of the sweep; see `webhooks.sweep`."""
+    try:
+        sweeper().tick()
+    except Unavailable as error:
+        log.warning("sweep: %s; the next tick tries again", error)
+
+
+@once
+def publisher() -> Publisher:
+    """Return this process's way to the broker."""
+    return Publisher(deliver.publish, parts.ledger())
+
+
+@once
+def courier() -> Courier:
+    """Return what carries this process's deliveries."""
+    horizon = get_settings().horizon
+    return Courier(
+        ledger=parts.ledger(),
+        gate=parts.resilient_gate(),
+        sender=parts.sender(),
+        ladders=get_settings().ladders,
+        publisher=publisher(),
+        release=_release(),
+        may_count_down=lambda wait: (
+            wait <= horizon and len(worker_state.reserved_requests) < _COUNTDOWNS and publisher().may_try()
+        ),
+    )
+
+
+@once
+def sweeper() -> Sweep:
+    """Return this process's sweep."""
+    settings = get_settings()
+    return Sweep(
+        backlog=parts.backlog(),
+        gate=parts.resilient_gate(),
+        publisher=publisher(),
+        release=_release(),
+        look_at_queue=lambda: broker.look_at_queue(app),
+        max_queued=settings.max_queued,
+        ahead=2 * settings.sweep_interval,
+    )
+
+
+def _release() -> Release:
+    return Release(parts.resilient_gate(), parts.backlog(), publisher())
+
+
+def _the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
+    values = [*args, *kwargs.values()]
+    if len(values) != 1 or (kwargs and "event" not in kwargs):
+        raise InvalidEvent("deliver takes one argument, the event")
+    return values[0]
+
+
+def _wait(countdown: float | None, eta: datetime | None) -> timedelta:
+    if eta is not None:
+        return max(eta - datetime.now(UTC if eta.tzinfo else None), timedelta())
+    return max(timedelta(seconds=countdown or 0), timedelta())

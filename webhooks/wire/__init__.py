@@ -1,0 +1,1 @@
+"""HOW IT TRAVELS: addresses, the request, the answer."""
