@@ -94,9 +94,13 @@ class Courier:
 
     def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
         self.gate.report(message.merchant_id, admission, Effect.NOTHING)
-        if why is Unclaimed.NO_ADDRESS:
-            return self._hold(message, HeldFor.ADDRESS)
-        return SetAside(None)
+        match why:
+            case Unclaimed.NO_ADDRESS:
+                return self._hold(message, HeldFor.ADDRESS)
+            case Unclaimed.PAUSED:
+                return self._hold(message, HeldFor.OPERATOR)
+            case Unclaimed.STALE:
+                return SetAside(None)
 
     def _send(self, delivery: Delivery, admission: Admitted) -> Answer | Silence | Refusal:
         """Sign and POST. Whatever is raised here came before a complete POST and is a fault of ours."""

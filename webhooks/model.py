@@ -125,6 +125,7 @@ class Unclaimed(StrEnum):
 
     STALE = "stale"  # another message or worker was faster, or the delivery is final or past its age
     NO_ADDRESS = "no address"
+    PAUSED = "paused"  # its merchant, by an operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,5 +150,6 @@ class Merchant:
     id: str
     url: str | None
     has_secret: bool
+    paused_at: datetime | None
     created_at: datetime
     updated_at: datetime

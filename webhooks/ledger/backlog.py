@@ -38,7 +38,8 @@ WITH RECURSIVE leap AS (
             WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
     FROM leap WHERE leap.merchant_id IS NOT NULL
 )
-SELECT leap.merchant_id FROM leap JOIN merchants m ON m.id = leap.merchant_id WHERE m.url IS NOT NULL
+SELECT leap.merchant_id FROM leap JOIN merchants m ON m.id = leap.merchant_id
+WHERE m.url IS NOT NULL AND m.paused_at IS NULL
 """)
 
 
@@ -178,7 +179,7 @@ class Backlog:
         return [Due(_message(row), max(row.wait, timedelta())) for row in taken if row.taken]
 
     def held_merchants(self) -> Sequence[str]:
-        """Return the merchants that have held deliveries and an address, at the cost of one index entry each."""
+        """Return the merchants whose held deliveries may go, by address and operator; each costs one index entry."""
         return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS)]
 
     def release_probe(self, merchant_id: str) -> Sequence[Message]:

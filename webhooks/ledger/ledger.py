@@ -78,6 +78,7 @@ class Ledger:
                 deliveries.c.expires_at > _NOW,
                 merchants.c.id == deliveries.c.merchant_id,
                 merchants.c.url.is_not(None),
+                merchants.c.paused_at.is_(None),
             )
             .values(
                 turn=deliveries.c.turn + 1,
@@ -111,7 +112,7 @@ class Ledger:
     def _why_not(self, message: Message) -> Unclaimed:
         """Tell apart, off the common path, why a claim found nothing."""
         found = self.database.rows(
-            select(merchants.c.url)
+            select(merchants.c.url, merchants.c.paused_at)
             .select_from(deliveries.outerjoin(merchants, merchants.c.id == deliveries.c.merchant_id))
             .where(
                 deliveries.c.id == message.id,
@@ -121,7 +122,11 @@ class Ledger:
                 deliveries.c.expires_at > _NOW,  # what is past its age is the sweep's to fail
             )
         )
-        return Unclaimed.NO_ADDRESS if found and found[0].url is None else Unclaimed.STALE
+        if not found:
+            return Unclaimed.STALE
+        if found[0].paused_at:
+            return Unclaimed.PAUSED
+        return Unclaimed.NO_ADDRESS if found[0].url is None else Unclaimed.STALE
 
     def hold(self, message: Message, held_for: HeldFor) -> bool:
         """Put a delivery aside without an attempt and without a message. Returns whether it was this turn's to hold."""

@@ -18,6 +18,7 @@ _SHOWN = (
     merchants.c.id,
     merchants.c.url,
     merchants.c.secret.is_not(None).label("has_secret"),
+    merchants.c.paused_at,
     merchants.c.created_at,
     merchants.c.updated_at,
 )
@@ -53,10 +54,17 @@ class Merchants:
 
     def clear_url(self, merchant_id: str) -> Merchant:
         """Take a merchant's address away: its deliveries are held until it has one again."""
+        return self._change(merchant_id, url=None)
+
+    def pause(self, merchant_id: str, *, paused: bool) -> Merchant:
+        """Hold a merchant's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""
+        return self._change(merchant_id, paused_at=func.coalesce(merchants.c.paused_at, func.now()) if paused else None)
+
+    def _change(self, merchant_id: str, **changes: Any) -> Merchant:
         rows = self._database.rows(
             merchants.update()
             .where(merchants.c.id == merchant_id)
-            .values(url=None, updated_at=func.now())
+            .values(updated_at=func.now(), **changes)
             .returning(*_SHOWN)
         )
         if not rows:
