@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from webhooks.cli.output import as_json, print_json, print_table
+from webhooks.demo.cast import BORN_AGAIN
 from webhooks.errors import NotPossible
 
 if TYPE_CHECKING:
-    from webhooks.demo.play import Journey, Playing
+    from webhooks.demo.journey import Journey
+    from webhooks.demo.play import Playing
 
 _TRY = """
 Still running. In another terminal:
@@ -48,8 +49,8 @@ def demo(events: Path, keep: bool, json_: bool) -> None:
     except ImportError:
         raise NotPossible("the demo needs the extra: pip install 'webhook-delivery-worker[embedded]'") from None
     with play(read_events(events), lambda line: click.echo(line, err=True)) as playing:
-        _print(playing.journeys, json_)
-        faults = sum(bool(journey.faults) for journey in playing.journeys)
+        _print(playing, json_)
+        faults = sum(bool(journey.faults) for journey in playing.journeys) + len(playing.timeline.faults)
         click.echo(_verdict(len(playing.journeys), faults), err=True)
         if keep:
             _keep(playing)
@@ -59,41 +60,50 @@ def demo(events: Path, keep: bool, json_: bool) -> None:
 
 def _verdict(total: int, faults: int) -> str:
     if faults:
-        return f"{faults} of {total} deliveries did not go as the rules demand"
+        return f"not as the rules demand: {faults} faults, see the tables"
     return f"all {total} deliveries went as the rules demand"
 
 
-def _print(journeys: Sequence[Journey], json_: bool) -> None:
+def _print(playing: Playing, json_: bool) -> None:
     if json_:
-        print_json([_as_json(journey) for journey in journeys])
+        print_json(
+            {
+                "journeys": [_as_json(journey) for journey in playing.journeys],
+                "timeline": [{"at": at, "what": what} for at, what in playing.timeline.events],
+                "faults": playing.timeline.faults,
+            }
+        )
         return
     rows = [
         (
             journey.event["id"],
-            journey.event["type"],
-            journey.event.get("status"),
+            f"{journey.event['type']} {journey.event.get('status', '')}",
             journey.role.merchant_id,
             _path(journey),
-            all(visit.verified for visit in journey.visits),
+            journey.verified,
             journey.delivery["reason"] or journey.delivery["state"],
             "; ".join(journey.faults) or "as demanded",
         )
-        for journey in journeys
+        for journey in playing.journeys
     ]
-    columns = ["delivery", "type", "status", "merchant", "answers and waits", "verified", "outcome", "by the rules"]
+    columns = ["delivery", "event", "merchant", "answers and waits", "verified", "outcome", "by the rules"]
     print_table("Every delivery's journey", columns, rows)
+    timeline = [(f"+{at:.2f} s", what) for at, what in playing.timeline.events]
+    print_table(f"How {BORN_AGAIN} died and came back", ["since it opened", "what happened"], timeline)
+    click.echo("; ".join(playing.timeline.faults) or "as demanded")
 
 
 def _path(journey: Journey) -> str:
     """Write a journey as `503 +1.02 s 503 +2.03 s 200`."""
     waits = ["", *(f" +{wait:.2f} s " for wait in journey.waits)]
-    return "".join(f"{wait}{visit.status}" for wait, visit in zip(waits, journey.visits, strict=False))
+    return "".join(f"{wait}{status}" for wait, status in zip(waits, journey.statuses, strict=True))
 
 
 def _as_json(journey: Journey) -> dict[str, object]:
     return {
         **journey.delivery,
-        "visits": [{"status": visit.status, "verified": visit.verified} for visit in journey.visits],
+        "answers": journey.statuses,
+        "verified": journey.verified,
         "waits": journey.waits,
         "faults": journey.faults,
     }

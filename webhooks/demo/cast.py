@@ -12,65 +12,80 @@ NOT_FOUND = 404
 UNAVAILABLE = 503
 OK = 200
 
-# The fast ladder is the real one. The slow ladder's 15 min, 1 h, 4 h … are played as seconds.
-SLOW_WAITS = "1s,2s,4s,6s,8s"
-FAST = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4))
-SLOW = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4))
+Answering = Callable[[int, int], int]
+
+# The fast ladder is the real one. What takes minutes and hours is played in seconds: the slow ladder's 15 min, 1 h,
+# 4 h …, and the breaker's pauses of 5, 10, 20, 30 min.
+SLOW_WAITS = (1, 2, 4, 6, 8)
+PAUSES = (2, 4, 8, 12)
+
+BORN_AGAIN = "phoenix"
+OPENERS = 5
+_FAILED_PROBES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A merchant's character, and the outcome that the rules demand of every delivery to it."""
+    """A merchant's character, and the outcome that the rules demand of every delivery to it.
+
+    `answer` gives the status for a delivery's n-th visit, which is the merchant's m-th of all. `answers` and `waits`
+    (seconds) are what each delivery goes through; without `answers` it is judged by its end, and by the timeline.
+    """
 
     merchant_id: str
     character: str
-    answer: Callable[[int], int]
-    answers: Sequence[int]
-    waits: Sequence[timedelta]
-    state: State
+    answer: Answering
+    state: State = State.DELIVERED
     reason: Reason | None = None
+    answers: Sequence[int] | None = None
+    waits: Sequence[float] = ()
     registered_late: bool = False
 
 
-def _first(*statuses: int) -> Callable[[int], int]:
-    """Answer in this order, and with the last one ever after."""
-    return lambda visit: statuses[min(visit, len(statuses)) - 1]
+def _in_order(*statuses: int) -> Answering:
+    """Answer each delivery's visits in this order, and with the last status ever after."""
+    return lambda visit, _of_all: statuses[min(visit, len(statuses)) - 1]
+
+
+def _dead_at_first(_visit: int, of_all: int) -> int:
+    return UNAVAILABLE if of_all <= OPENERS + _FAILED_PROBES else OK
 
 
 ROLES = (
-    Role("acme", "answers 200", _first(OK), (OK,), (), State.DELIVERED),
+    Role("acme", "answers 200", _in_order(OK), answers=(OK,)),
     Role(
         "flaky",
         "answers 503 twice, then 200: the fast ladder",
-        _first(UNAVAILABLE, UNAVAILABLE, OK),
-        (UNAVAILABLE, UNAVAILABLE, OK),
-        FAST[:2],
-        State.DELIVERED,
+        _in_order(UNAVAILABLE, UNAVAILABLE, OK),
+        answers=(UNAVAILABLE, UNAVAILABLE, OK),
+        waits=(1, 2),
     ),
     Role(
         "moving",
         "answers 404 to money twice, later 200: the slow ladder",
-        _first(NOT_FOUND, NOT_FOUND, OK),
-        (NOT_FOUND, NOT_FOUND, OK),
-        SLOW[:2],
-        State.DELIVERED,
+        _in_order(NOT_FOUND, NOT_FOUND, OK),
+        answers=(NOT_FOUND, NOT_FOUND, OK),
+        waits=SLOW_WAITS[:2],
     ),
     Role(
         "strict",
         "answers 404 to what is not money: failed at once",
-        _first(NOT_FOUND),
-        (NOT_FOUND,),
-        (),
+        _in_order(NOT_FOUND),
         State.FAILED,
         Reason.REJECTED,
+        answers=(NOT_FOUND,),
     ),
     Role(
         "newcomer",
         "has no address yet: held, until it is set",
-        _first(OK),
-        (OK,),
-        (),
-        State.DELIVERED,
+        _in_order(OK),
+        answers=(OK,),
         registered_late=True,
     ),
+    Role(BORN_AGAIN, "is dead, and comes back: the breaker", _dead_at_first),
 )
+
+
+def seconds(values: Sequence[float]) -> str:
+    """Write waits as a setting."""
+    return ",".join(str(timedelta(seconds=value).total_seconds()) for value in values)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+from webhooks.demo.cast import Answering
 from webhooks.signing import verify
 
 
@@ -27,9 +27,9 @@ class Visit:
 
 
 class DemoMerchant:
-    """An HTTPS server on a free port of the loopback. `answer` gives the status for a delivery's n-th visit, from 1."""
+    """An HTTPS server on a free port of the loopback that answers as `answer` says; see `cast.Role`."""
 
-    def __init__(self, tls: ssl.SSLContext, secret: str, answer: Callable[[int], int]) -> None:
+    def __init__(self, tls: ssl.SSLContext, secret: str, answer: Answering) -> None:
         self.visits: list[Visit] = []
         self.secret = secret
         self._answer = answer
@@ -59,7 +59,8 @@ class DemoMerchant:
             body=body,
         )
         with self._lock:
-            status = self._answer(1 + sum(visit.webhook_id == webhook_id for visit in self.visits))
+            earlier = sum(visit.webhook_id == webhook_id for visit in self.visits)
+            status = self._answer(earlier + 1, len(self.visits) + 1)
             attempt = int(request.headers["X-Webhook-Attempt"])
             self.visits.append(Visit(webhook_id, attempt, time.monotonic(), status, verified, body))
         return status

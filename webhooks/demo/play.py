@@ -11,6 +11,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +19,17 @@ import trustme
 from cryptography.fernet import Fernet
 
 from webhooks import deliver, parts
-from webhooks.demo.cast import ROLES, SLOW_WAITS, Role
-from webhooks.demo.merchants import DemoMerchant, Visit
+from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SLOW_WAITS, Role, seconds
+from webhooks.demo.journey import Journey
+from webhooks.demo.merchants import DemoMerchant
+from webhooks.demo.timeline import Timeline, read_timeline
 from webhooks.embedded import Servers
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
+from webhooks.policy.breaker import BreakerState
 from webhooks.stage import Stage, wait_until
 
-_TOLERANCE = 1.0  # seconds that a wait may be longer than its ladder says, on a busy machine
-
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Journey:
-    """One delivery, from its event to its end, and what is wrong with it by the rules."""
-
-    event: Mapping[str, Any]
-    role: Role
-    delivery: Mapping[str, Any]
-    visits: Sequence[Visit]
-
-    @property
-    def waits(self) -> list[float]:
-        """Seconds between the visits."""
-        return [later.at - earlier.at for earlier, later in zip(self.visits, self.visits[1:], strict=False)]
-
-    @property
-    def faults(self) -> list[str]:
-        """Where the journey is not what the rules demand; empty when all is well."""
-        checks = {
-            f"state is {self.delivery['state']}": self.delivery["state"] == self.role.state,
-            f"reason is {self.delivery['reason']}": self.delivery["reason"] == self.role.reason,
-            "answers differ": [visit.status for visit in self.visits] == list(self.role.answers),
-            "the ledger's attempts differ": [step["status"] for step in self.delivery["journey"]]
-            == list(self.role.answers),
-            "attempt numbers differ": [visit.attempt for visit in self.visits] == list(range(1, len(self.visits) + 1)),
-            "a signature did not verify": all(visit.verified for visit in self.visits),
-            "bodies differ": len({visit.body for visit in self.visits}) == 1,
-            "waits differ": self._waits_fit(),
-        }
-        return [fault for fault, well in checks.items() if not well]
-
-    def _waits_fit(self) -> bool:
-        expected = [wait.total_seconds() for wait in self.role.waits]
-        return len(expected) == len(self.waits) and all(
-            wanted <= seen <= wanted + _TOLERANCE for wanted, seen in zip(expected, self.waits, strict=True)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +40,7 @@ class Playing:
     flower: str
     login: str
     journeys: Sequence[Journey]
+    timeline: Timeline
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
@@ -118,9 +84,11 @@ def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
         stage.worker()
         stage.beat()
         stage.flower(port, login)
-        _feed(events, merchants, say)
+        opened_at, closed_at = _feed(events, merchants, say)
         journeys = _journeys(events, merchants)
-        yield Playing(environment, f"http://127.0.0.1:{port}", login, journeys)
+        born_again = [journey for journey in journeys if journey.role.merchant_id == BORN_AGAIN]
+        timeline = read_timeline(opened_at, closed_at, born_again)
+        yield Playing(environment, f"http://127.0.0.1:{port}", login, journeys, timeline)
 
 
 def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
@@ -139,7 +107,9 @@ def _settings(servers: Servers, ca: Path) -> dict[str, str]:
         "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
         "WEBHOOKS_CA_BUNDLE": str(ca),
         "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
-        "WEBHOOKS_SLOW_WAITS": SLOW_WAITS,
+        "WEBHOOKS_SLOW_WAITS": seconds(SLOW_WAITS),
+        "WEBHOOKS_BREAKER_PAUSE": str(PAUSES[0]),
+        "WEBHOOKS_BREAKER_MAX_PAUSE": str(PAUSES[-1]),
     }
 
 
@@ -157,8 +127,17 @@ def _register(role: Role, merchants: Mapping[str, DemoMerchant]) -> None:
     parts.merchants().set(role.merchant_id, url=merchant.url, secret=merchant.secret)
 
 
-def _feed(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant], say: Say) -> None:
-    for event in events:
+def _feed(
+    events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant], say: Say
+) -> tuple[datetime, datetime]:
+    """Accept all events and see them through; return when the breaker of the one that dies opened and closed."""
+    dying = [event for event in events if event["merchant_id"] == BORN_AGAIN]
+    openers, later = dying[:OPENERS], dying[OPENERS:]
+    for event in [*(event for event in events if event not in dying), *openers]:
+        deliver.delay(event)
+    opened_at = _wait_for_breaker(BreakerState.PAUSED)
+    say(f"{BORN_AGAIN}: its breaker is open")
+    for event in later:
         deliver.delay(event)
     say(f"accepted {len(events)} events")
     for role in ROLES:
@@ -166,7 +145,21 @@ def _feed(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant
             _wait_until_held(role, sum(event["merchant_id"] == role.merchant_id for event in events))
             say(f"{role.merchant_id}: held for want of an address; setting it now")
             _register(role, merchants)
+    closed_at = _wait_for_breaker(BreakerState.WORKING)
+    say(f"{BORN_AGAIN}: its breaker is closed again")
     _wait_until_done(len(events), say)
+    return opened_at, closed_at
+
+
+def _wait_for_breaker(state: BreakerState) -> datetime:
+    def is_there() -> bool:
+        shown = parts.gate().show(BORN_AGAIN)
+        return shown.state is state and shown.since is not None
+
+    wait_until(is_there, f"the breaker of {BORN_AGAIN} is {state}")
+    since = parts.gate().show(BORN_AGAIN).since
+    assert since is not None  # noqa: S101 - is_there has looked
+    return since
 
 
 def _wait_until_held(role: Role, expected: int) -> None:
