@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo test check
+.PHONY: venv demo test check bench
 
 venv: $(STAMP)
 
@@ -25,3 +25,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Speed, as ratios taken in one run.
+bench: $(STAMP)
+	$(BIN)/python -W ignore -m benchmarks

@@ -62,6 +62,10 @@ class System:
             self.register(merchant_id, merchant)
         return merchant
 
+    def keep(self, merchant: Merchant) -> Merchant:
+        """Close a merchant of the test's own making in the end."""
+        return self._stack.enter_context(merchant)
+
     def register(self, merchant_id: str, merchant: Merchant) -> None:
         """Set a merchant's address and secret."""
         parts.merchants().set(merchant_id, url=merchant.url(), secret=SECRET)

@@ -42,7 +42,10 @@ def _required(settings: Settings) -> dict[str, Any]:
         "task_serializer": "json",
         "task_default_queue": DELIVERIES,
         "task_queues": [_queue(DELIVERIES), _queue(SWEEP)],
-        "task_routes": {"webhooks.sweep": {"queue": SWEEP}},  # it never waits behind deliveries
+        "task_routes": {  # they never wait behind deliveries
+            "webhooks.sweep": {"queue": SWEEP},
+            "webhooks.prune": {"queue": SWEEP},
+        },
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
         "task_ignore_result": True,
@@ -61,13 +64,16 @@ def _required(settings: Settings) -> dict[str, Any]:
             "socket_keepalive": True,
             "health_check_interval": 10,
         },
+        "worker_consumer": "webhooks.consuming:PersistentConsumer",
+        "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "beat_scheduler": "celery.beat:Scheduler",  # it remembers nothing, so several beats share no file
         "beat_max_loop_interval": tick,
         "beat_schedule": {
             # An old sweep message is worthless: the next one does its work.
-            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 5)}}
+            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 5)}},
+            "prune": {"task": "webhooks.prune", "schedule": 60, "options": {"expires": 60}},
         },
     }
 
@@ -80,7 +86,7 @@ def _queue(name: str) -> Any:
 def _recommended() -> dict[str, Any]:
     return {
         "worker_pool": "threads",  # the work is waiting for sockets
-        "worker_concurrency": 20,
+        "worker_concurrency": 40,  # several lanes: no one merchant can take every thread
         "worker_prefetch_multiplier": 1,
         "broker_pool_limit": 20,
         "worker_redirect_stdouts": False,

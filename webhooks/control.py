@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,8 @@ from celery.worker.control import control_command, inspect_command
 
 from webhooks import parts
 from webhooks.errors import WebhooksError
+
+log = logging.getLogger(__name__)
 
 
 @inspect_command(args=[("merchant_id", str)], signature="MERCHANT")  # type: ignore[untyped-decorator]
@@ -31,6 +34,18 @@ def reset_breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     except WebhooksError as error:
         return {"error": str(error)}
     return {"ok": f"breaker of {merchant_id} reset"}
+
+
+def _refuse(_state: Any, **_: Any) -> dict[str, str]:
+    """Refused: it would stop messages, not deliveries; `webhooks delivery cancel ID` does, and holds."""
+    log.warning("a revoke was refused: it would stop messages, not deliveries; use: webhooks delivery cancel ID")
+    return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
+
+
+# Celery's revoke lives in the workers' memory: the ledger would publish the delivery again and again, and each worker
+# drop it until it forgets or restarts. An operator who presses the button in Flower gets a clear no instead (F5).
+for _name in ("revoke", "terminate", "revoke_by_stamped_headers"):
+    control_command(name=_name, variadic="task_id", signature="ID…")(_refuse)
 
 
 def _plain(value: Any) -> Any:

@@ -118,6 +118,8 @@ class Delivery:
     url: str
     secret: str = field(repr=False)
     body: bytes = field(repr=False)
+    previous_secret: str | None = field(default=None, repr=False)  # only while it is still valid
+    standard_headers: bool = False
 
 
 class Unclaimed(StrEnum):
@@ -145,11 +147,16 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Merchant:
-    """A registered merchant, without its secret. `url` is its address, if it has one."""
+    """A registered merchant, without its secrets.
+
+    `url` is its address, if it has one; `previous_secret_until` is set while a rotation's overlap lasts.
+    """
 
     id: str
     url: str | None
     has_secret: bool
+    previous_secret_until: datetime | None
+    standard_headers: bool
     paused_at: datetime | None
     created_at: datetime
     updated_at: datetime

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
+from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
+from webhooks.ledger.pruning import Pruning
+from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
 from webhooks.once import once
 from webhooks.settings import get_settings
@@ -62,6 +65,25 @@ def gate() -> Gate:
 def resilient_gate() -> ResilientGate:
     """Return the gate as workers use it: they go on without it when Redis is away."""
     return ResilientGate(gate())
+
+
+@once
+def replays() -> Replays:
+    """Return what sends deliveries again, and cancels them."""
+    return Replays(database(), max_age=get_settings().max_age)
+
+
+@once
+def pruning() -> Pruning:
+    """Return what forgets long finished deliveries."""
+    settings = get_settings()
+    return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
+
+
+@once
+def audit() -> Audit:
+    """Return the operators' record."""
+    return Audit(database())
 
 
 def sending_rules() -> SendingRules:

@@ -86,7 +86,11 @@ class Settings(BaseSettings):
     breaker_failure_percent: int = Field(80, ge=1, le=100)
     breaker_pause: Duration = timedelta(minutes=5)
     breaker_max_pause: Duration = timedelta(minutes=30)
-    lane: int = Field(20, ge=1, le=1000)
+    lane: int = Field(10, ge=1, le=1000)
+
+    # how long finished deliveries keep their bodies and attempts
+    keep_delivered: Duration = timedelta(days=30)
+    keep_failed: Duration = timedelta(days=180)  # longer: they may be replayed
 
     # how the parts share the work
     lease_margin: Duration = timedelta(seconds=5)  # past the deadline, before a silent worker is given up

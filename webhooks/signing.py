@@ -2,7 +2,8 @@
 
 `X-Webhook-Signature` is the lower-case hex HMAC-SHA256, with the merchant's secret, over `timestamp + "." + raw body`,
 and `X-Webhook-Timestamp` is that timestamp: whole seconds since 1970, taken when the attempt is sent. The bytes of the
-body are signed as they travel, so a receiver must verify the raw body, before any JSON parsing.
+body are signed as they travel, so a receiver must verify the raw body, before any JSON parsing. While one secret
+replaces another, `X-Webhook-Signature` is still the old one's and `X-Webhook-Signature-Next` the new one's.
 """
 
 from __future__ import annotations
@@ -46,15 +47,19 @@ def verify(
     """Say whether a request came from whoever holds the secret, and is fresh.
 
     `timestamp` and `signature` are the two headers as they came; whatever they are, the answer is a plain yes or no,
-    found in constant time. Several secrets may be given while one replaces another: either verifies. `tolerance` is
-    in seconds and reaches both ways (`None` switches it off); `now` is seconds since 1970, by default the clock's.
+    found in constant time. Several secrets may be given while one replaces another, and several signatures, a list or
+    tuple of `X-Webhook-Signature` and `X-Webhook-Signature-Next` (None for one that did not come): one that fits is
+    enough. `tolerance` is in seconds and reaches both ways (`None` switches it off); `now` is seconds since 1970, by
+    default the clock's.
     `ValueError` or `TypeError` only for a receiver's own mistake: no secret, or a body that is not the raw bytes.
     """
     stamp = _stamp(timestamp)
+    signatures = signature if isinstance(signature, list | tuple) else (signature,)
     matched = False
     for candidate in _each(secret):
         expected = sign(candidate, stamp or "0", body)
-        matched |= _same(expected, signature)
+        for given in signatures:
+            matched |= _same(expected, given)
     return matched and stamp is not None and _fresh(int(stamp), tolerance, now)
 
 
@@ -66,7 +71,7 @@ def standard_signature(secret: Secrets, *, webhook_id: str, timestamp: int | str
     `ValueError` for an empty secret or one whose base64 is broken; the text never shows it.
     """
     signed = webhook_id.encode() + b"." + _signed(timestamp, body)
-    digests = (hmac.digest(_standard_key(each), signed, hashlib.sha256) for each in _each(secret))
+    digests = (hmac.digest(standard_key(each), signed, hashlib.sha256) for each in _each(secret))
     return " ".join("v1," + base64.b64encode(digest).decode("ascii") for digest in digests)
 
 
@@ -83,7 +88,8 @@ def _key(secret: Secret) -> bytes:
     return key
 
 
-def _standard_key(secret: Secret) -> bytes:
+def standard_key(secret: Secret) -> bytes:
+    """Return the key of the Standard Webhooks signature. `ValueError`, which never shows it, for a broken secret."""
     if not isinstance(secret, str) or not secret.startswith(STANDARD_PREFIX):
         return _key(secret)
     encoded = secret.removeprefix(STANDARD_PREFIX).rstrip("=")

@@ -26,6 +26,7 @@ from webhooks.sweep import Sweep
 
 log = logging.getLogger(__name__)
 
+_PRUNING_BATCHES = 100  # at most 40,000 deliveries a minute, so that the sweep is never kept waiting for long
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
@@ -149,6 +150,17 @@ def sweep() -> None:
         sweeper().tick()
     except Unavailable as error:
         log.warning("sweep: %s; the next tick tries again", error)
+
+
+@app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
+def prune() -> None:
+    """Forget the bodies and attempts of long finished deliveries, in small batches."""
+    try:
+        for _ in range(_PRUNING_BATCHES):
+            if not parts.pruning().prune():
+                return
+    except Unavailable as error:
+        log.warning("prune: %s; it is tried again in a minute", error)
 
 
 @once

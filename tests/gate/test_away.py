@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.gate.script import MERCHANT
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import Admitted, Held, Report, Wait
+from webhooks.gate.values import Admitted, Held, Release, Report
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, Effect
 from webhooks.stage import wait_until
@@ -122,7 +123,7 @@ def test_a_silent_server_costs_one_short_timeout() -> None:
 
 
 def test_without_the_gate_deliveries_go_on() -> None:
-    """Admitted without a token, reports that move nothing, and whoever is held stays held."""
+    """Admitted without a token, reports that move nothing, and of whoever is held one may go."""
     gate = ResilientGate(Gate("redis://127.0.0.1:1/0", BreakerRules()))
 
     admitted = gate.admit(MERCHANT, "one")
@@ -131,7 +132,7 @@ def test_without_the_gate_deliveries_go_on() -> None:
     assert isinstance(admitted, Admitted)
     assert gate.report(MERCHANT, admitted, Effect.FAILURE) == Report()
     assert gate.report(MERCHANT, Admitted("0:1:one"), Effect.FAILURE) == Report()
-    assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
+    assert gate.offer([MERCHANT, "other"]) == {MERCHANT: Release((ANY,)), "other": Release((ANY,))}
     gate.drained(MERCHANT)
 
 

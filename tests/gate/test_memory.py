@@ -23,11 +23,12 @@ def _bytes_of(client: redis.Redis, merchant_id: str) -> int:
     return sum(client.memory_usage(key, samples=0) or 0 for key in keys_of(merchant_id))
 
 
-def test_a_busy_merchant_takes_two_kilobytes(client: redis.Redis, gate: Gate, clock: Clock) -> None:
-    """A full lane, a full window, a backlog being released: 2 KiB at most, whatever the traffic.
+def test_a_busy_merchant_takes_two_kilobytes(client: redis.Redis, redis_url: str, clock: Clock) -> None:
+    """A full lane of 20, a full window, a backlog being released: 2 KiB at most, whatever the traffic.
 
     With ids of the full 128 characters instead of a UUID's 36 it is about 5 KiB more.
     """
+    gate = Gate(redis_url, BreakerRules(lane=20), scripts_under_test())
     merchant = str(uuid4())
     gate.reset(merchant)
     for _ in range(60):

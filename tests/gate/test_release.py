@@ -110,15 +110,15 @@ def test_after_a_pause_the_release_starts_with_one(gate: Gate, clock: Clock) -> 
 
 @pytest.mark.parametrize("effect", [Effect.FAILURE, Effect.THROTTLED])
 def test_a_failure_halves_the_release_and_rests_until_the_sweep(effect: Effect, gate: Gate, clock: Clock) -> None:
-    """20, 10, 5, 2, 1 and never less; no slot comes with such a report."""
+    """10, 5, 2, 1 and never less; no slot comes with such a report."""
     in_flight = _fill(gate)
     assert _lane_is_shut(gate)
     attempts_before = gate.show(MERCHANT).failures
-    widths = []
-    for one in in_flight[:4]:
+    widths = [gate.show(MERCHANT).release]
+    for one in in_flight[:3]:
         assert gate.report(MERCHANT, one, effect) == Report()
         widths.append(gate.show(MERCHANT).release)
-    for one in in_flight[4:10]:
+    for one in in_flight[3:8]:
         gate.report(MERCHANT, one, Effect.THROTTLED)
 
     assert attempts_before == 0

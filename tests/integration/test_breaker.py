@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from itertools import pairwise
+from signal import SIGKILL
 from typing import Any
 
 import pytest
 
-from tests.merchant import Merchant
+from tests.merchant import Merchant, Reply, Stall
 from tests.system import System
 from webhooks import deliver, parts, tasks
 from webhooks.model import HeldFor, State
@@ -278,3 +279,26 @@ def touched(system: System) -> int:
         "SELECT coalesce(sum(idx_tup_read), 0) AS read FROM pg_stat_user_indexes WHERE relname = 'deliveries'"
     )
     return int(row.read) + int(index.read)
+
+
+def test_a_probe_whose_worker_was_killed_is_given_up_after_its_lease(system: System) -> None:
+    """The next probe comes when the lease is over and not before, and its success closes the breaker."""
+    lease = timedelta(seconds=3)
+    system.set(**SHORT, deadline=2, lease_margin=1)
+    merchant = system.merchant("acme")
+    worker = system.start()
+    open_breaker(system, merchant, "acme")
+    held = accept(5, "acme", "held")
+    merchant.answers(Reply.raw(Stall()))
+    merchant.wait_for(5 + 1)
+    system.wait_until(lambda: state_of("acme") is BreakerState.PROBING, "a probe is out")
+    worker.stop(SIGKILL)
+    merchant.answers(200)
+    system.stage.worker("another")
+    merchant.wait_for(5 + 2)
+    killed, after = merchant.requests[5], merchant.requests[6]
+    assert after.at - killed.at >= lease
+    assert after.webhook_id != killed.webhook_id
+    system.wait_for_state(State.DELIVERED, *held, timeout=60)
+    assert state_of("acme") is BreakerState.WORKING
+    assert [step["outcome"] for step in system.delivery(str(killed.webhook_id))["journey"]] == ["unknown", "delivered"]

@@ -73,7 +73,8 @@ GOOD = sign(SECRET, NOW, BODY)
     "signature",
     [
         "", "é", "日本", GOOD.upper(), "0" * 1_000_000, GOOD[:-1], GOOD + "0", GOOD + " " + GOOD, f"{GOOD},{GOOD}",
-        f" {GOOD}", f"{GOOD}\n", GOOD.encode(), None, 0, 1.5, [], [GOOD], "sha256=" + GOOD, "\ud800" * 64, "g" * 64,
+        f" {GOOD}", f"{GOOD}\n", GOOD.encode(), None, 0, 1.5, [], [GOOD[:-1], None, 0, [GOOD]], "sha256=" + GOOD,
+        "\ud800" * 64, "g" * 64,
         GOOD.replace("0", "٠"), True,
     ],
 )  # fmt: skip
@@ -104,6 +105,22 @@ def test_during_an_overlap_either_secret_verifies() -> None:
     for secret in both:
         assert verify(both, timestamp=NOW, signature=sign(secret, NOW, BODY), body=BODY, now=NOW)
     assert not verify(both, timestamp=NOW, signature=sign("other", NOW, BODY), body=BODY, now=NOW)
+
+
+@pytest.mark.parametrize("holds", ["old", "new", ["old", "new"]])
+@pytest.mark.parametrize("many", [list, tuple])
+def test_of_several_signatures_one_that_fits_is_enough(holds: Secrets, many: Any) -> None:
+    """During an overlap both headers are given, and whoever holds either secret verifies; a stranger does not."""
+    headers = many([sign("old", NOW, BODY), sign("new", NOW, BODY)])
+    assert verify(holds, timestamp=NOW, signature=headers, body=BODY, now=NOW)
+    assert not verify("other", timestamp=NOW, signature=headers, body=BODY, now=NOW)
+    assert not verify(holds, timestamp=NOW, signature=headers, body=BODY, now=NOW + 301)
+
+
+def test_a_header_that_did_not_come_is_given_as_none() -> None:
+    """Outside an overlap there is only one signature; a receiver passes both headers all the same."""
+    assert verify("old", timestamp=NOW, signature=[sign("old", NOW, BODY), None], body=BODY, now=NOW)
+    assert not verify("old", timestamp=NOW, signature=[None, None], body=BODY, now=NOW)
 
 
 @pytest.mark.parametrize("secret", ["", b"", [], [""], ["old", ""]])

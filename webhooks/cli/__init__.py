@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from webhooks.cli.audit import audit
 from webhooks.cli.breakers import breaker
 from webhooks.cli.database import db, secrets_key
 from webhooks.cli.deliveries import delivery
@@ -33,5 +34,5 @@ def main() -> None:
     """Merchants, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, delivery, breaker, status, db, demo, secrets_key):
+for command in (merchant, delivery, breaker, status, audit, db, demo, secrets_key):
     main.add_command(command)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 import click
 
 from webhooks import parts
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
+from webhooks.errors import NotPossible
+from webhooks.ledger.replays import Verdict
 from webhooks.ledger.views import Wanted
 from webhooks.model import Reason, State
 
@@ -27,35 +33,53 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+class Word(click.ParamType[StrEnum]):
+    """One of the words of an enumeration."""
+
+    name = "word"
+
+    def __init__(self, words: type[StrEnum]) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Read the word, or name those that there are."""
+        try:
+            return self._words(value)
+        except ValueError:
+            self.fail(f"{value!r} is not one of {', '.join(self._words)}", param, ctx)
+
+
+_BATCH = 500  # deliveries that one statement of a replay takes
+_DONE = {"cancel": "cancelled", "replay": "is being sent again"}
+
+
 @click.group()
 def delivery() -> None:
-    """Look at deliveries."""
+    """Look at deliveries, send them again, or cancel them."""
+
+
+def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose deliveries; they are the fields of `Wanted`."""
+    options = [
+        click.option("--merchant", "merchant_id", help="Only this merchant's."),
+        click.option("--reason", type=Word(Reason), help="Only what failed for this reason."),
+        click.option("--type", help="Only events of this type."),
+        click.option("--since", type=Moment(), help="Accepted at this moment or later."),
+        click.option("--until", type=Moment(), help="Accepted before this moment."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @delivery.command("list")
-@click.option("--merchant", "merchant_id", help="Only this merchant's.")
-@click.option("--state", type=click.Choice([state.value for state in State]))
-@click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only failed for this reason.")
-@click.option("--type", "type_", help="Only events of this type.")
-@click.option("--since", type=Moment(), help="Accepted at this moment or later.")
-@click.option("--until", type=Moment(), help="Accepted before this moment.")
+@_narrowed
+@click.option("--state", type=Word(State), help="Only what is in this state.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @as_json
-def list_(
-    merchant_id: str | None,
-    state: str | None,
-    reason: str | None,
-    type_: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    json_: bool,
-) -> None:
+def list_(limit: int, json_: bool, **narrowed: Any) -> None:
     """List deliveries, the newest first."""
-    wanted = Wanted(
-        merchant_id, State(state) if state else None, Reason(reason) if reason else None, type_, since, until
-    )
-    found = parts.views().deliveries(wanted, limit)
+    found = parts.views().deliveries(Wanted(**narrowed), limit)
     if json_:
         print_json(found)
         return
@@ -95,6 +119,89 @@ def show(delivery_id: str, json_: bool) -> None:
             for step in journey
         ],
     )
+
+
+@delivery.command("cancel")
+@click.argument("delivery_ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--why", required=True, help="The reason, for the audit.")
+@as_json
+def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
+    """End deliveries for good: nothing of theirs is sent from here on."""
+    verdicts = parts.replays().cancel(delivery_ids)
+    _conclude("cancel", verdicts, why, json_)
+
+
+@delivery.command("replay")
+@click.argument("delivery_ids", nargs=-1, metavar="[ID…]")
+@_narrowed
+@click.option("--again", is_flag=True, help="Also what was delivered.")
+@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@click.option("--why", help="The reason, for the audit.")
+@as_json
+def replay(
+    delivery_ids: tuple[str, ...], again: bool, dry_run: bool, why: str | None, json_: bool, **narrowed: Any
+) -> None:
+    """Send finished deliveries again: same id, same bytes, fresh budgets, paced like any release.
+
+    Name deliveries, or choose failed ones by merchant, reason, type and time.
+    """
+    wanted = Wanted(**narrowed)
+    if bool(delivery_ids) is (wanted != Wanted()):
+        raise NotPossible("name deliveries, or choose them by --merchant, --reason, --type, --since and --until")
+    if why is None and not dry_run:
+        raise NotPossible("say --why: it is written into the audit")
+    if delivery_ids and dry_run:
+        raise NotPossible("--dry-run counts what options choose; it goes with no ids")
+    if delivery_ids:
+        _conclude("replay", parts.replays().replay(delivery_ids, again=again), why, json_)
+    else:
+        _replay_chosen(wanted, again, dry_run, why, json_)
+
+
+def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
+    counted = parts.replays().count(wanted, again=again)
+    total = sum(counted.values())
+    done = 0 if dry_run else _replay_in_batches(wanted, again, total)
+    if not dry_run:
+        parts.audit().note(f"replay of {_in_words(wanted)}", why=why, deliveries=done)
+    if json_:
+        print_json({"matching": total, "by_merchant": counted, "replayed": done})
+    elif dry_run:
+        print_table(f"{total} deliveries would be sent again", ["merchant", "deliveries"], sorted(counted.items()))
+    else:
+        click.echo(f"{done} deliveries are being sent again")
+
+
+def _replay_in_batches(wanted: Wanted, again: bool, total: int) -> int:
+    # A delivery that ends while the others are replayed must not be taken twice: what comes later does not count.
+    bounded = replace(wanted, until=wanted.until or datetime.now(UTC))
+    done = 0
+    with click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
+        while done < total:
+            batch = parts.replays().replay_some(bounded, again=again, most=min(_BATCH, total - done))
+            if not batch:
+                break
+            done += batch
+            bar.update(batch)
+    return done
+
+
+def _in_words(wanted: Wanted) -> str:
+    return ", ".join(f"{name} {value}" for name, value in asdict(wanted).items() if value is not None)
+
+
+def _conclude(what: str, verdicts: Sequence[Verdict], why: str | None, json_: bool) -> None:
+    """Print what became of each delivery, write the audit, and exit 1 when one was refused."""
+    done = [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
+    if done:
+        parts.audit().note(f"{what} of {', '.join(done)}", why=why, deliveries=len(done))
+    if json_:
+        print_json([asdict(verdict) for verdict in verdicts])
+    else:
+        for verdict in verdicts:
+            click.echo(f"{verdict.delivery_id}: {verdict.refused or _DONE[what]}", err=verdict.refused is not None)
+    if len(done) < len(verdicts):
+        click.get_current_context().exit(1)
 
 
 def _standing(item: dict[str, Any] | Any) -> str:

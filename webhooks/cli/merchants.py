@@ -1,50 +1,147 @@
-"""`webhooks merchant`: who receives webhooks, and where."""
+"""`webhooks merchant`: who receives webhooks, where, and signed with what."""
 
 from __future__ import annotations
 
+import base64
 import secrets
 import sys
 from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
 
 import click
 
 from webhooks import parts
-from webhooks.cli.output import as_json, print_facts, print_json, print_table
+from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.model import Merchant
+from webhooks.settings import parse_duration
+from webhooks.signing import STANDARD_PREFIX
 from webhooks.wire.addresses import check_url
+
+
+class Span(click.ParamType[timedelta]):
+    """A duration, written as in the settings: `90`, `15m`, `24h`, `7d`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it."""
+        try:
+            span: timedelta = parse_duration(value)
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), param, ctx)
+        return span
+
+
+_secret = click.option("--secret", help="The signing secret; '-' reads it from standard input, which leaves no trace.")
+_generate = click.option("--generate-secret", is_flag=True, help="Make a secret and print it, this once.")
 
 
 @click.group()
 def merchant() -> None:
-    """Register merchants and their addresses."""
+    """Register merchants, their addresses and secrets; pause them."""
 
 
 @merchant.command("set")
 @click.argument("merchant_id")
 @click.option("--url", help="The address that receives the POSTs; https://…")
 @click.option("--no-url", is_flag=True, help="Take the address away: deliveries are held until there is one.")
-@click.option("--secret", help="The signing secret; '-' reads it from standard input, which leaves no trace.")
-@click.option("--generate-secret", is_flag=True, help="Make a secret and print it, this once.")
+@_secret
+@_generate
+@click.option("--standard-headers/--no-standard-headers", default=None, help="Also send Standard Webhooks headers.")
 @as_json
 def set_(
-    merchant_id: str, url: str | None, no_url: bool, secret: str | None, generate_secret: bool, json_: bool
+    merchant_id: str,
+    url: str | None,
+    no_url: bool,
+    secret: str | None,
+    generate_secret: bool,
+    standard_headers: bool | None,
+    json_: bool,
 ) -> None:
-    """Register a merchant, or change its address or secret. A new address starts its breaker afresh."""
-    if not (url or no_url or secret or generate_secret):
-        raise NotPossible("nothing to set; give --url, --no-url, --secret or --generate-secret")
+    """Register a merchant, or change it. A new address starts its breaker afresh; a new secret counts at once.
+
+    To replace a secret that is in use, see rotate-secret.
+    """
+    changes = {"address": url or no_url, "secret": secret or generate_secret, "headers": standard_headers is not None}
+    if not any(changes.values()):
+        raise NotPossible(
+            "nothing to set; give --url, --no-url, --secret, --generate-secret or --[no-]standard-headers"
+        )
     if (url and no_url) or (secret and generate_secret):
         raise NotPossible("--url and --no-url, and --secret and --generate-secret, exclude each other")
     if url:
         rules = parts.sending_rules()
         check_url(url, allow_http=rules.allow_http, guard=rules.guard)
-    made = secrets.token_urlsafe(32) if generate_secret else None
-    registered = parts.merchants().set(merchant_id, url=url, secret=made or _given(secret))
+    made = _made(merchant_id, standard_headers) if generate_secret else None
+    registered = parts.merchants().set(
+        merchant_id, url=url, secret=made or _given(secret), standard_headers=standard_headers
+    )
     if no_url:
         registered = parts.merchants().clear_url(merchant_id)
     if url:
         parts.gate().reset(merchant_id)
-    _print(registered, json_, **({"secret": made} if made else {}))
+    parts.audit().note(f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}")
+    _print(registered, json_, secret=made)
+
+
+@merchant.command("rotate-secret")
+@click.argument("merchant_id")
+@_secret
+@_generate
+@click.option(
+    "--overlap", type=Span(), default="24h", show_default=True, help="How long the previous secret stays valid; or 0."
+)
+@click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else.")
+@as_json
+def rotate_secret(
+    merchant_id: str, secret: str | None, generate_secret: bool, overlap: timedelta, finish: bool, json_: bool
+) -> None:
+    """Replace a merchant's secret by a given one or (the default) a new one; during the overlap either verifies.
+
+    Until the overlap ends, X-Webhook-Signature is made with the previous secret and X-Webhook-Signature-Next with the
+    new one; from then on X-Webhook-Signature with the new one. Retries and held deliveries are signed when they are
+    sent. During an overlap only --finish and --overlap 0, which replaces both secrets at once, are possible.
+    """
+    if (secret and generate_secret) or (finish and (secret or generate_secret)):
+        raise NotPossible("--secret, --generate-secret and --finish exclude each other")
+    if finish:
+        rotated = parts.merchants().finish_rotation(merchant_id)
+        parts.audit().note(f"ended the overlap of secrets of {merchant_id}")
+        _print(rotated, json_)
+        return
+    made = _made(merchant_id) if secret is None else None
+    rotated = parts.merchants().rotate(merchant_id, secret=made or _given(secret) or "", overlap=overlap)
+    parts.audit().note(f"rotated the secret of {merchant_id}, overlap {in_words(overlap) if overlap else 'none'}")
+    _print(rotated, json_, secret=made)
+
+
+@merchant.command("pause")
+@click.argument("merchant_id")
+@click.option("--why", help="Kept in the operators' record.")
+@as_json
+def pause(merchant_id: str, why: str | None, json_: bool) -> None:
+    """Hold all of a merchant's deliveries, fresh ones and retries, until it is resumed.
+
+    What is being sent at this moment may still arrive, within the deadline of one attempt.
+    """
+    _pause(merchant_id, why, json_, paused=True)
+
+
+@merchant.command("resume")
+@click.argument("merchant_id")
+@click.option("--why", help="Kept in the operators' record.")
+@as_json
+def resume(merchant_id: str, why: str | None, json_: bool) -> None:
+    """Let a paused merchant's deliveries go again, paced, oldest first."""
+    _pause(merchant_id, why, json_, paused=False)
+
+
+def _pause(merchant_id: str, why: str | None, json_: bool, *, paused: bool) -> None:
+    changed = parts.merchants().pause(merchant_id, paused=paused)
+    parts.audit().note(f"{'paused' if paused else 'resumed'} {merchant_id}", why=why)
+    _print(changed, json_)
 
 
 def _given(secret: str | None) -> str | None:
@@ -52,6 +149,16 @@ def _given(secret: str | None) -> str | None:
     if text is not None and not text:
         raise NotPossible("the secret is empty")
     return text
+
+
+def _made(merchant_id: str, standard_headers: bool | None = None) -> str:
+    """Make a secret of 256 bits, written as Standard Webhooks wants it where those headers are on."""
+    if standard_headers is None:
+        known = parts.merchants().find(merchant_id)
+        standard_headers = known is not None and known.standard_headers
+    if standard_headers:
+        return STANDARD_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    return secrets.token_urlsafe(32)
 
 
 @merchant.command("list")
@@ -62,8 +169,8 @@ def list_(json_: bool) -> None:
     if json_:
         print_json([asdict(item) for item in found])
         return
-    rows = [(item.id, item.url, item.has_secret, item.updated_at) for item in found]
-    print_table(f"{len(rows)} merchants", ["merchant", "address", "secret", "changed"], rows)
+    rows = [(item.id, item.url, item.has_secret, item.paused_at is not None, item.updated_at) for item in found]
+    print_table(f"{len(rows)} merchants", ["merchant", "address", "secret", "paused", "changed"], rows)
 
 
 @merchant.command("show")
@@ -80,7 +187,7 @@ def _listed(held: dict[str, int]) -> str:
 
 
 def _print(found: Merchant, json_: bool, **more: object) -> None:
-    facts = {**asdict(found), **more}
+    facts = {**asdict(found), **{name: value for name, value in more.items() if value is not None}}
     if json_:
         print_json(facts)
     else:

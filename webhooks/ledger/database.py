@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, Row, create_engine, make_url, text
@@ -18,13 +19,18 @@ _SESSION = (
     "-c statement_timeout=15s -c lock_timeout=5s -c idle_in_transaction_session_timeout=60s "
     "-c TimeZone=UTC -c client_min_messages=warning"
 )
+_LOCK = text("""
+WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(:lock) AS mine)
+SELECT mine, CASE WHEN mine THEN set_config('idle_session_timeout', :limit, false) END FROM asked
+""")
+_UNLOCK = text("SELECT pg_advisory_unlock(:lock), set_config('idle_session_timeout', '0', false)")
 _UNDEFINED_TABLE = "42P01"
 
 
 class Database:
     """PostgreSQL by its URL; safe to share between threads, and made anew after a fork."""
 
-    def __init__(self, url: str, *, connections: int = 20) -> None:
+    def __init__(self, url: str, *, connections: int = 10) -> None:
         self._engine: Engine = create_engine(
             make_url(url).set(drivername="postgresql+psycopg2"),
             hide_parameters=True,  # bodies and secrets are parameters, and errors are logged (I9)
@@ -75,11 +81,15 @@ class Database:
             return result.all() if result.returns_rows else ()
 
     @contextmanager
-    def alone(self, lock: int) -> Iterator[bool]:
-        """Give True to one caller at a time, over all processes: an advisory lock that dies with its connection."""
+    def alone(self, lock: int, *, at_most: timedelta = timedelta(seconds=30)) -> Iterator[bool]:
+        """Give True to one caller at a time, over all processes: an advisory lock that dies with its connection.
+
+        A caller that is frozen, or whose machine is gone, loses it after `at_most`: nobody would notice otherwise.
+        """
         try:
             with self._engine.connect() as connection:
-                mine = bool(connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": lock}))
+                limit = f"{at_most / timedelta(milliseconds=1):.0f}ms"
+                mine = bool(connection.scalar(_LOCK, {"lock": lock, "limit": limit}))
                 try:
                     yield mine
                 finally:
@@ -95,7 +105,7 @@ class Database:
 
 def _unlock(connection: Connection, lock: int) -> None:
     try:
-        connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": lock})
+        connection.execute(_UNLOCK, {"lock": lock})
     except SQLAlchemyError:
         connection.invalidate()  # the lock goes with the connection
 

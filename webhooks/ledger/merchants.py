@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from cryptography.fernet import MultiFernet
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, case, func, null, or_, select, true
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import merchants
 from webhooks.model import Merchant
+from webhooks.signing import standard_key
+
+LONGEST_OVERLAP = timedelta(days=30)  # by then every delivery from before the rotation has ended
+
+_OVERLAPS = merchants.c.previous_until > func.now()
 
 _SHOWN = (
     merchants.c.id,
     merchants.c.url,
     merchants.c.secret.is_not(None).label("has_secret"),
+    case((_OVERLAPS, merchants.c.previous_until)).label("previous_secret_until"),
+    merchants.c.standard_headers,
     merchants.c.paused_at,
     merchants.c.created_at,
     merchants.c.updated_at,
@@ -31,8 +39,10 @@ class Merchants:
         self._database = database
         self._cipher = cipher
 
-    def set(self, merchant_id: str, *, url: str | None, secret: str | None) -> Merchant:
-        """Register a merchant or change it; what is None stays as it was.
+    def set(
+        self, merchant_id: str, *, url: str | None, secret: str | None, standard_headers: bool | None = None
+    ) -> Merchant:
+        """Register a merchant or change it; what is None stays as it was. A new secret counts alone, and at once.
 
         Raises NotPossible when an address would stand without a secret: every POST is signed.
         """
@@ -43,7 +53,9 @@ class Merchants:
         if url is not None:
             changes["url"] = url
         if secret is not None:
-            changes["secret"] = self._cipher.encrypt(secret.encode())
+            changes |= {"secret": self._encrypted(secret), "previous_secret": None, "previous_until": None}
+        if standard_headers is not None:
+            changes["standard_headers"] = standard_headers
         rows = self._database.rows(
             insert(merchants)
             .values(id=merchant_id, **changes)
@@ -51,6 +63,49 @@ class Merchants:
             .returning(*_SHOWN)
         )
         return _merchant(rows[0])
+
+    def rotate(self, merchant_id: str, *, secret: str, overlap: timedelta) -> Merchant:
+        """Replace a merchant's secret; the previous one stays valid for `overlap`, which may be 0.
+
+        Raises NotPossible while an earlier overlap lasts: a third secret would cut off whoever still holds the first.
+        Without an overlap it replaces both at once.
+        """
+        if not timedelta() <= overlap <= LONGEST_OVERLAP:
+            raise NotPossible(f"an overlap lasts from 0 to {LONGEST_OVERLAP.days}d")
+        new = self._encrypted(secret)
+        again = merchants.c.secret == new  # a statement may run twice; see Database.rows
+        free = or_(again, func.coalesce(merchants.c.previous_until <= func.now(), True))
+        rows = self._database.rows(
+            merchants.update()
+            .where(
+                merchants.c.id == merchant_id,
+                merchants.c.secret.is_not(None),
+                free if overlap else true(),
+            )
+            .values(
+                secret=new,
+                previous_secret=case((again, merchants.c.previous_secret), else_=merchants.c.secret)
+                if overlap
+                else null(),
+                previous_until=func.now() + overlap if overlap else null(),
+                updated_at=func.now(),
+            )
+            .returning(*_SHOWN)
+        )
+        if not rows:
+            raise _why_not_rotated(self.get(merchant_id))
+        return _merchant(rows[0])
+
+    def finish_rotation(self, merchant_id: str) -> Merchant:
+        """End an overlap now: the new secret counts alone. Raises NotPossible for an unknown merchant."""
+        return self._change(merchant_id, previous_secret=None, previous_until=None)
+
+    def _encrypted(self, secret: str) -> bytes:
+        try:
+            standard_key(secret)
+        except ValueError as error:
+            raise NotPossible(str(error)) from None
+        return self._cipher.encrypt(secret.encode())
 
     def clear_url(self, merchant_id: str) -> Merchant:
         """Take a merchant's address away: its deliveries are held until it has one again."""
@@ -92,6 +147,15 @@ def unknown(merchant_id: str) -> NotPossible:
     """Say that a merchant is not registered, and how to register it."""
     return NotPossible(
         f"no merchant {merchant_id}; register it with: webhooks merchant set {merchant_id} --url https://…"
+    )
+
+
+def _why_not_rotated(found: Merchant) -> NotPossible:
+    if not found.has_secret:
+        return NotPossible(f"{found.id} has no secret yet; give it one with: webhooks merchant set {found.id}")
+    return NotPossible(
+        f"{found.id} is in the middle of a rotation, until {found.previous_secret_until:%Y-%m-%d %H:%M:%S} UTC; "
+        "end that with --finish, or replace both secrets at once with --overlap 0"
     )
 
 

@@ -13,27 +13,27 @@ from sqlalchemy.sql.selectable import ExecutableReturnsRows
 
 from webhooks import intake
 from webhooks.errors import EventConflict
-from webhooks.ledger.ledger import Ledger, digest_of, recording
+from webhooks.ledger import statements
+from webhooks.ledger.ledger import Ledger
 
 
 def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
     """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
     accepted = intake.read(event)
-    if _rows(connection, recording(accepted, ledger.max_age)):
-        return accepted.id
-    known = _rows(connection, digest_of(accepted.id))
-    if known and bytes(known[0][0]) != accepted.body_sha256:
-        raise EventConflict.of(accepted.id)
+    if not _rows(connection, statements.RECORD, ledger.values_of(accepted)):
+        known = _rows(connection, statements.DIGEST, {"the_id": accepted.id})
+        if known and bytes(known[0][0]) != accepted.body_sha256:
+            raise EventConflict.of(accepted.id)
     return accepted.id
 
 
-def _rows(connection: Any, statement: ExecutableReturnsRows) -> Sequence[Sequence[Any]]:
+def _rows(connection: Any, statement: ExecutableReturnsRows, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
     if isinstance(connection, Session):
         connection = connection.connection()
     if isinstance(connection, Connection):
-        return connection.execute(statement).all()
+        return connection.execute(statement, values).all()
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]
     with closing(connection.cursor()) as cursor:
-        cursor.execute(str(compiled), compiled.params)
+        cursor.execute(str(compiled), {**compiled.params, **values})
         rows: Sequence[Sequence[Any]] = cursor.fetchall()
         return rows

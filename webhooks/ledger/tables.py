@@ -87,7 +87,13 @@ deliveries = Table(
         "deliveries_to_probe", "merchant_id", "fast_spent", "accepted_at", "id", postgresql_where=text("state = 'held'")
     ),
     Index("deliveries_of_merchant", "merchant_id", "accepted_at"),
-    Index("deliveries_failed", "finished_at", postgresql_where=text("state = 'failed'")),
+    Index("deliveries_to_replay", "accepted_at", postgresql_where=text("state = 'failed'")),
+    Index(
+        "deliveries_to_prune",
+        "state",
+        "finished_at",
+        postgresql_where=text("finished_at IS NOT NULL AND body IS NOT NULL"),
+    ),
 )
 
 audit = Table(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
@@ -34,6 +34,7 @@ _SHOWN = deliveries.c[
 ]
 
 
+_Ts = TypeVarTuple("_Ts")
 _NUMBER = func.count().label("number")
 
 
@@ -49,6 +50,19 @@ class Wanted:
     until: datetime | None = None
 
 
+def matching(statement: Select[*_Ts], wanted: Wanted) -> Select[*_Ts]:
+    """Narrow a statement to the wanted deliveries."""
+    equal = {"merchant_id": wanted.merchant_id, "state": wanted.state, "reason": wanted.reason, "type": wanted.type}
+    for column, value in equal.items():
+        if value is not None:
+            statement = statement.where(deliveries.c[column] == value)
+    if wanted.since is not None:
+        statement = statement.where(deliveries.c.accepted_at >= wanted.since)
+    if wanted.until is not None:
+        statement = statement.where(deliveries.c.accepted_at < wanted.until)
+    return statement
+
+
 class Views:
     """The ledger as operators see it."""
 
@@ -57,16 +71,9 @@ class Views:
 
     def deliveries(self, wanted: Wanted, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return deliveries, the newest first."""
-        statement = select(*_SHOWN).order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit)
-        equal = {"merchant_id": wanted.merchant_id, "state": wanted.state, "reason": wanted.reason, "type": wanted.type}
-        for column, value in equal.items():
-            if value is not None:
-                statement = statement.where(deliveries.c[column] == value)
-        if wanted.since is not None:
-            statement = statement.where(deliveries.c.accepted_at >= wanted.since)
-        if wanted.until is not None:
-            statement = statement.where(deliveries.c.accepted_at < wanted.until)
-        return [row._asdict() for row in self._database.rows(statement)]
+        chosen = matching(select(*_SHOWN), wanted)
+        newest = chosen.order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit)
+        return [row._asdict() for row in self._database.rows(newest)]
 
     def delivery(self, delivery_id: str) -> dict[str, Any]:
         """Return one delivery, with its attempts under `journey`. Raises NotPossible when there is none."""

@@ -22,7 +22,7 @@ class BreakerRules:
     pause: timedelta = timedelta(minutes=5)
     max_pause: timedelta = timedelta(minutes=30)
     lease: timedelta = timedelta(seconds=15)  # the attempt deadline (10 s) plus a margin
-    lane: int = 20
+    lane: int = 10
     slot_lease: timedelta = timedelta(seconds=30)  # how long a place is kept for a released delivery on its way
 
     @property

@@ -5,19 +5,33 @@ from __future__ import annotations
 import time
 
 from webhooks.model import Delivery
-from webhooks.signing import sign
+from webhooks.signing import sign, standard_signature
 
 USER_AGENT = "webhook-delivery-worker/0.1"
 
 
 def signed_headers(delivery: Delivery) -> dict[str, str]:
-    """Sign the stored bytes with the secret that is valid now; the timestamp is seconds of the Unix epoch."""
+    """Sign the stored bytes with the secrets that are valid now; the timestamp is seconds of the Unix epoch.
+
+    `X-Webhook-Signature` holds one value. During an overlap that is the previous secret's, so that nothing breaks at a
+    merchant that has not changed anything yet, and the new secret's travels beside it.
+    """
     timestamp = str(int(time.time()))
-    return {
+    headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
         "X-Webhook-Id": delivery.id,
         "X-Webhook-Attempt": str(delivery.number),
         "X-Webhook-Timestamp": timestamp,
-        "X-Webhook-Signature": sign(delivery.secret, timestamp, delivery.body),
+        "X-Webhook-Signature": sign(delivery.previous_secret or delivery.secret, timestamp, delivery.body),
     }
+    if delivery.previous_secret:
+        headers["X-Webhook-Signature-Next"] = sign(delivery.secret, timestamp, delivery.body)
+    return headers | (_standard(delivery, timestamp) if delivery.standard_headers else {})
+
+
+def _standard(delivery: Delivery, timestamp: str) -> dict[str, str]:
+    """Return the Standard Webhooks headers; there the newest signature comes first."""
+    secrets = [secret for secret in (delivery.secret, delivery.previous_secret) if secret]
+    signature = standard_signature(secrets, webhook_id=delivery.id, timestamp=timestamp, body=delivery.body)
+    return {"webhook-id": delivery.id, "webhook-timestamp": timestamp, "webhook-signature": signature}

@@ -58,9 +58,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
-        "deliveries_failed", "deliveries", ["finished_at"], unique=False, postgresql_where=sa.text("state = 'failed'")
-    )
-    op.create_index(
         "deliveries_held",
         "deliveries",
         ["merchant_id", "accepted_at", "id"],
@@ -81,6 +78,20 @@ def upgrade() -> None:
         ["merchant_id", "fast_spent", "accepted_at", "id"],
         unique=False,
         postgresql_where=sa.text("state = 'held'"),
+    )
+    op.create_index(
+        "deliveries_to_prune",
+        "deliveries",
+        ["state", "finished_at"],
+        unique=False,
+        postgresql_where=sa.text("finished_at IS NOT NULL AND body IS NOT NULL"),
+    )
+    op.create_index(
+        "deliveries_to_replay",
+        "deliveries",
+        ["accepted_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'failed'"),
     )
     op.create_index(
         "deliveries_to_sweep", "deliveries", ["sweep_at"], unique=False, postgresql_where=sa.text("state = 'pending'")

@@ -1,0 +1,83 @@
+"""The ledger's parts together, with a few short cuts for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from cryptography.fernet import MultiFernet
+from sqlalchemy import text
+
+from webhooks import intake
+from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.database import Database
+from webhooks.ledger.ledger import Ledger
+from webhooks.ledger.merchants import Merchants
+from webhooks.ledger.pruning import Pruning
+from webhooks.ledger.replays import Replays
+from webhooks.model import Attempt, Delivery, Message, Outcome
+from webhooks.policy.decisions import Budgets, Decision
+
+RECOVER_AFTER = timedelta(seconds=30)
+
+
+class Books:
+    """Everything that reads or writes the ledger."""
+
+    def __init__(self, database: Database, cipher: MultiFernet, max_age: timedelta) -> None:
+        self.database = database
+        lease = timedelta(seconds=15)
+        self.ledger = Ledger(database, cipher, max_age=max_age, lease=lease, recover_after=RECOVER_AFTER)
+        self.backlog = Backlog(database, recover_after=RECOVER_AFTER)
+        self.merchants = Merchants(database, cipher)
+        self.replays = Replays(database, max_age=max_age)
+        self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))
+
+    def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
+        """Record an event whose message is on its way."""
+        event = {"id": delivery_id, "type": "refund.completed", "merchant_id": merchant_id}
+        message = self.ledger.record(intake.read(event))
+        assert message
+        return message
+
+    def register(self, merchant_id: str = "acme") -> None:
+        """Give a merchant an address."""
+        self.merchants.set(merchant_id, url="https://acme.example/", secret="s")
+
+    def claim(self, message: Message) -> Delivery:
+        """Claim a delivery that can be claimed."""
+        delivery = self.ledger.claim(message)
+        assert isinstance(delivery, Delivery), delivery
+        return delivery
+
+    def finish(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> bool:
+        """Write down an attempt of a delivery."""
+        spent = Budgets(delivery.money, delivery.expires_at, delivery.fast_spent, delivery.slow_spent)
+        attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome)
+        return self.ledger.finish(delivery, attempt, decision, spent, queued=False)
+
+    def sql(self, statement: str, **values: object) -> Sequence[Any]:
+        """Run a statement."""
+        return self.database.rows(text(statement), values)
+
+    def row(self, delivery_id: str = "evt-1") -> Any:
+        """Return a delivery's row."""
+        (row,) = self.sql("SELECT * FROM deliveries WHERE id = :id", id=delivery_id)
+        return row
+
+    def outcomes(self, delivery_id: str = "evt-1") -> list[str]:
+        """Return the outcomes of a delivery's attempts."""
+        return [
+            row.outcome
+            for row in self.sql("SELECT outcome FROM attempts WHERE delivery_id = :id ORDER BY number", id=delivery_id)
+        ]
+
+    def age(self, by: timedelta) -> None:
+        """Let time pass for every row: move all its moments back."""
+        moments = (
+            "due_at", "sweep_at", "queued_at", "sending_since", "silent_since", "slow_since", "accepted_at",
+            "expires_at", "finished_at",
+        )  # fmt: skip
+        moved = ", ".join(f"{name} = {name} - :by" for name in moments)
+        self.sql(f"UPDATE deliveries SET {moved}", by=by)

@@ -1,0 +1,57 @@
+"""Forgetting what is long finished: bodies and attempts go after a time, the row with its outcome stays.
+
+The digest of the body stays too, so that the same event sent again is still known (rules, "Accepting events").
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import delete, func, select, update
+
+from webhooks.ledger.database import Database
+from webhooks.ledger.tables import attempts, deliveries
+from webhooks.model import State
+
+
+class Pruning:
+    """Prunes in small batches, the oldest first; `keep_failed` is longer, since failed deliveries may be replayed."""
+
+    def __init__(self, database: Database, *, keep_delivered: timedelta, keep_failed: timedelta) -> None:
+        self._database = database
+        self._keep_delivered = keep_delivered
+        self._keep_failed = keep_failed
+
+    def prune(self, batch: int = 200) -> int:
+        """Prune up to `batch` delivered and as many failed deliveries. Returns how many in all."""
+        return self._prune(State.DELIVERED, self._keep_delivered, batch) + self._prune(
+            State.FAILED, self._keep_failed, batch
+        )
+
+    def _prune(self, state: State, keep: timedelta, batch: int) -> int:
+        ripe = (
+            select(deliveries.c.id)
+            .where(
+                deliveries.c.state == state,
+                deliveries.c.finished_at <= func.now() - keep,
+                deliveries.c.body.is_not(None),
+            )
+            .order_by(deliveries.c.finished_at)
+            .limit(batch)
+            .with_for_update(skip_locked=True)
+        )
+        pruned = (
+            update(deliveries)
+            .where(deliveries.c.id.in_(ripe))
+            .values(body=None)
+            .returning(deliveries.c.id)
+            .cte("pruned")
+        )
+        forgotten = (
+            delete(attempts)
+            .where(attempts.c.delivery_id.in_(select(pruned.c.id)))
+            .returning(attempts.c.number)
+            .cte("forgotten")
+        )
+        counted = select(func.count().label("number")).select_from(pruned).add_cte(forgotten)
+        return int(self._database.rows(counted)[0].number)

@@ -1,0 +1,145 @@
+"""The statements of a delivery's life, built once: building one anew takes longer than running it.
+
+Each compares the turn, so that a stale message or a late worker changes nothing (I3, I8). Values are named
+`the_…` to keep apart from columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from webhooks.ledger.tables import attempts, deliveries, merchants
+from webhooks.model import State
+
+NOW = func.now()
+
+
+def _the(name: str, kind: Any = None) -> Any:
+    return bindparam(f"the_{name}", type_=kind if kind is not None else deliveries.c[name].type)
+
+
+def of_this_turn() -> Update:
+    """Start an update of a pending delivery that nobody is sending, if it is still the turn that the message says."""
+    return update(deliveries).where(
+        deliveries.c.id == _the("id"),
+        deliveries.c.turn == _the("turn"),
+        deliveries.c.state == State.PENDING,
+        deliveries.c.sending_since.is_(None),
+    )
+
+
+def of_this_attempt() -> Update:
+    """Start an update of a delivery that this worker is still sending."""
+    return update(deliveries).where(
+        deliveries.c.id == _the("id"), deliveries.c.turn == _the("turn"), deliveries.c.sending_since.is_not(None)
+    )
+
+
+_STARTED = func.statement_timestamp()  # a caller's transaction may have begun long ago
+_DUE = _STARTED + _the("wait", Interval)
+
+RECORD = (
+    insert(deliveries)
+    .values(
+        **{name: _the(name) for name in ("id", "merchant_id", "type", "money", "body", "body_sha256")},
+        due_at=_DUE,
+        sweep_at=_DUE + _the("recover_after", Interval),
+        queued_at=case((_the("queued", Boolean), _STARTED)),
+        accepted_at=_STARTED,
+        expires_at=_STARTED + _the("max_age", Interval),
+    )
+    .on_conflict_do_nothing(index_elements=["id"])
+    .returning(deliveries.c.accepted_at)
+)
+
+DIGEST = select(deliveries.c.body_sha256).where(deliveries.c.id == _the("id"))
+
+CLAIM = (
+    of_this_turn()
+    .where(
+        deliveries.c.expires_at > NOW,
+        merchants.c.id == deliveries.c.merchant_id,
+        merchants.c.url.is_not(None),
+        merchants.c.paused_at.is_(None),
+    )
+    .values(
+        turn=deliveries.c.turn + 1,
+        attempts=deliveries.c.attempts + 1,
+        sending_since=NOW,
+        sweep_at=NOW + _the("lease", Interval),
+    )
+    .returning(
+        *deliveries.c[
+            "id", "merchant_id", "type", "turn", "money", "expires_at", "fast_spent", "slow_spent", "slow_since", "body"
+        ],
+        deliveries.c.attempts.label("number"),
+        deliveries.c.sending_since.label("started_at"),
+        *merchants.c["url", "secret", "standard_headers"],
+        case((merchants.c.previous_until > NOW, merchants.c.previous_secret)).label("previous_secret"),
+    )
+)
+
+# Why a claim found nothing; what is past its age is the sweep's to fail.
+UNCLAIMED = (
+    select(merchants.c.url, merchants.c.paused_at)
+    .select_from(deliveries.outerjoin(merchants, merchants.c.id == deliveries.c.merchant_id))
+    .where(
+        deliveries.c.id == _the("id"),
+        deliveries.c.turn == _the("turn"),
+        deliveries.c.state == State.PENDING,
+        deliveries.c.sending_since.is_(None),
+        deliveries.c.expires_at > NOW,
+    )
+)
+
+HOLD = (
+    of_this_turn()
+    .values(state=State.HELD, held_for=_the("held_for"), turn=deliveries.c.turn + 1, sweep_at=None, queued_at=None)
+    .returning(deliveries.c.id)
+)
+
+UNQUEUE = of_this_turn().values(sweep_at=deliveries.c.due_at, queued_at=None)
+
+_FINISHED = (
+    of_this_attempt()
+    .values(
+        state=_the("state"),
+        reason=_the("reason"),
+        due_at=func.coalesce(_the("due_at"), deliveries.c.due_at),
+        sweep_at=_the("sweep_at"),
+        queued_at=case((_the("queued", Boolean), NOW)),
+        finished_at=case((_the("final", Boolean), NOW)),
+        sending_since=None,
+        silent_since=None,
+        fast_spent=_the("fast_spent"),
+        slow_spent=_the("slow_spent"),
+        slow_since=_the("slow_since"),
+    )
+    .returning(deliveries.c.id)
+    .cte("finished")
+)
+
+ATTEMPT = ("number", "started_at", "duration_ms", "outcome", "status", "cause", "excerpt", "ladder", "probe")
+
+FINISH = (
+    insert(attempts)
+    .from_select(
+        ["delivery_id", *ATTEMPT],
+        select(_FINISHED.c.id, *(_the(name, attempts.c[name].type) for name in ATTEMPT)),
+    )
+    .on_conflict_do_nothing()
+    .returning(attempts.c.number)
+)
+
+HAND_BACK = of_this_attempt().values(
+    attempts=deliveries.c.attempts - 1,
+    turn=deliveries.c.turn + 1,
+    sending_since=None,
+    silent_since=None,
+    due_at=NOW + _the("wait", Interval),
+    sweep_at=NOW + _the("wait", Interval),
+    queued_at=None,
+)
