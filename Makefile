@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo test check bench
+.PHONY: venv demo test drill check bench
 
 venv: $(STAMP)
 
@@ -19,6 +19,11 @@ demo: $(STAMP)
 # Four processes: the tests wait for servers more than they compute.
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(TESTS)
+
+# Everything that can break is broken while a few thousand events go through; the exit status judges what came of it.
+MINUTES ?= 3
+drill: $(STAMP)
+	$(BIN)/python -m tests.faults.drill --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -6,10 +6,11 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
@@ -18,6 +19,7 @@ from sqlalchemy import text
 from tests.merchant import Merchant, TestCA
 from webhooks import parts
 from webhooks.embedded import Servers
+from webhooks.ledger.database import Database
 from webhooks.model import State
 from webhooks.stage import Program, Stage, wait_until
 
@@ -99,6 +101,22 @@ class System:
     def sql(self, statement: str, **values: object) -> Sequence[Any]:
         """Run a statement on the ledger."""
         return parts.database().rows(text(statement), values)
+
+    @contextlib.contextmanager
+    def ledger_away(self) -> Iterator[None]:
+        """Have PostgreSQL refuse and cut every connection to the ledger, for as long as the block lasts."""
+        name = urlsplit(self._settings["WEBHOOKS_DATABASE_URL"]).path.lstrip("/")
+        self._administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        self._administer(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        try:
+            yield
+        finally:
+            self._administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
+    def _administer(self, statement: str) -> None:
+        database = Database(self.servers.postgres.url(), connections=1)
+        database.rows(text(statement))
+        database.dispose()
 
     def redis(self) -> Any:
         """Return a client of the broker's database."""

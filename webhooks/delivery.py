@@ -20,7 +20,7 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
-from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt, decide
+from webhooks.policy.decisions import Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
 from webhooks.publishing import Publisher
 from webhooks.release import Release
@@ -68,12 +68,12 @@ class Courier:
         ended_at = clock.now()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, ended_at, result, decision, probe=admission.probe)
-        near = isinstance(decision, RetryAt) and self.may_count_down(decision.due_at - ended_at)
-        ours = self._write_down(delivery, attempt, decision, spent, queued=near)
+        retry = self._near(decision, ended_at)
+        ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         telemetry.attempted(delivery, attempt, decision)
         self._tell_gate(message.merchant_id, admission, attempt.outcome)
-        if near and ours:
-            self._reschedule(delivery, decision, clock.now())
+        if retry and ours:
+            self._reschedule(delivery, retry, clock.now())
         return decision
 
     def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
@@ -133,13 +133,15 @@ class Courier:
         if report.slots:
             self.release.next_of(merchant_id, report.slots)
 
-    def _reschedule(self, delivery: Delivery, decision: Decision, now: datetime) -> None:
-        match decision:
-            case RetryAt(due_at=due_at):
-                message = Message(delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now)
-                self.publisher.publish(message, max(due_at - now, timedelta()))
-            case Delivered() | Failed():
-                pass
+    def _near(self, decision: Decision, now: datetime) -> RetryAt | None:
+        """Return a retry that counts down in the broker; one that is far waits in the ledger, for the sweep."""
+        if isinstance(decision, RetryAt) and self.may_count_down(decision.due_at - now):
+            return decision
+        return None
+
+    def _reschedule(self, delivery: Delivery, retry: RetryAt, now: datetime) -> None:
+        message = Message(delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now)
+        self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 
 
 class _LedgerClock:

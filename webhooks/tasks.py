@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, assert_never
 
 from celery import Task
-from celery.exceptions import Ignore, Retry
+from celery.exceptions import Ignore, Reject, Retry
 from celery.result import AsyncResult
 from celery.worker import state as worker_state
 
 from webhooks import broker, intake, parts
 from webhooks.app import app
 from webhooks.delivery import Courier, SetAside
-from webhooks.errors import InvalidEvent, NotPossible, Refused, Unavailable
+from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerUnavailable, NotPossible, Refused, Unavailable
 from webhooks.model import Message
 from webhooks.once import once
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
@@ -27,6 +27,7 @@ from webhooks.sweep import Sweep
 log = logging.getLogger(__name__)
 
 _PRUNING_BATCHES = 100  # at most 40,000 deliveries a minute, so that the sweep is never kept waiting for long
+_BY_NAME_WAIT = timedelta(seconds=5)
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
@@ -72,15 +73,16 @@ class Deliver(Task):  # type: ignore[misc]
         """Put a message on the broker; raises BrokerUnavailable. It names the delivery, and holds no body (I9)."""
         identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
         headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
+        self._send(identity, message.id, wait, headers=headers)
+
+    def put_back(self, event: dict[str, Any], wait: timedelta) -> None:
+        """Send the event of the message at hand once more, as it came; raises BrokerUnavailable."""
+        self._send(event, self.request.id, wait)
+
+    def _send(self, event: dict[str, Any], task_id: str, wait: timedelta, **options: Any) -> None:
+        countdown = wait.total_seconds() or None
         with broker.told_apart(app):
-            super().apply_async(
-                (identity,),
-                task_id=message.id,
-                countdown=wait.total_seconds() or None,
-                headers=headers,
-                retry=False,
-                add_to_parent=False,
-            )
+            super().apply_async((event,), task_id=task_id, countdown=countdown, retry=False, **options)
 
 
 @app.task(bind=True, base=Deliver, name="webhooks.deliver", throws=(DeliveryFailed, Refused), typing=True)  # type: ignore[untyped-decorator]
@@ -133,9 +135,18 @@ def _accept_by_name(task: Deliver, event: dict[str, Any]) -> NoReturn:
     try:
         if not _is_known_identity(event):
             task.apply_async((event,))
-    except Unavailable as error:
-        raise task.retry(exc=error, countdown=5, max_retries=None) from error
+    except LedgerUnavailable as error:
+        log.warning("an event by name waits for the ledger: %s", error)
+        _keep(task, event)
+        raise _waiting(str(error)) from None
     raise Ignore
+
+
+def _keep(task: Deliver, event: dict[str, Any]) -> None:
+    try:
+        task.put_back(event, _BY_NAME_WAIT)
+    except BrokerUnavailable as error:
+        raise Reject(str(error), requeue=True) from None
 
 
 def _is_known_identity(event: object) -> bool:

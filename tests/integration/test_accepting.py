@@ -162,6 +162,18 @@ def test_sent_by_name_is_recorded_by_the_worker(system: System) -> None:
     assert [request.webhook_id for request in merchant.requests] == ["evt-1", "evt-2"]
 
 
+def test_by_name_while_the_ledger_is_away(system: System) -> None:
+    """The message is the event's only copy then: it is put back, and recorded once the ledger is there."""
+    merchant = system.merchant("acme")
+    worker = system.start()
+    with system.ledger_away():
+        app.send_task("webhooks.deliver", args=[EVENT])
+        system.wait_until(lambda: "waits for the ledger" in worker.log.read_text(), "the worker could not record it")
+    merchant.wait_for(1, timeout=30)
+    system.wait_for_state(State.DELIVERED, "evt-1")
+    assert "Traceback" not in worker.log.read_text()
+
+
 def test_nonsense_by_name_is_refused_in_one_line(system: System) -> None:
     """An invalid event by name ends as a failed task with the reason in the log, and the worker goes on."""
     merchant = system.merchant("acme")

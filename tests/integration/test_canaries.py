@@ -29,7 +29,7 @@ from webhooks.model import State
 CANARIES = ("SECCANARY", "OLDCANARY", "PATHCANARY", "QCANARY", "PWCANARY", "LOCCANARY", "4000CANARY")
 SECRET, PREVIOUS = "SECCANARY of the tests", "OLDCANARY of the tests"
 TOKENS = "/hooks/PATHCANARY?token=QCANARY"
-DEADLINE = 4.0
+DEADLINE = 5.0
 
 
 def echo(request: Request) -> Reply:
@@ -116,7 +116,7 @@ def flower_says(port: int, ids: list[str]) -> Iterator[tuple[str, str]]:
 
 def inspected(what: str) -> str:
     """Ask the worker as `celery inspect` does."""
-    return json.dumps(getattr(app.control.inspect(timeout=1.0), what)() or {})
+    return json.dumps(getattr(app.control.inspect(timeout=10, limit=1), what)() or {})
 
 
 def command_says(ids: list[str]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme
 
 def test_paused_merchant_is_held_and_resumed_merchant_is_released(system: System) -> None:
     """Retries and fresh events of a paused merchant are held at sending time; resumed, the sweep lets them go."""
-    system.set(fast_waits="0.5,0.5")
+    system.set(fast_waits="3,3")
     merchant = system.merchant("acme")
     merchant.answers(503, 200)
     system.start()

@@ -92,7 +92,7 @@ def test_a_new_address_counts_for_what_waits_and_what_is_held(system: System) ->
 
 def test_nothing_goes_out_once_a_pause_or_a_removal_is_confirmed(system: System) -> None:
     """Retries that come due and what was held stay held, as written, and go out when the merchant is back (G5)."""
-    system.set(fast_waits="1,1,1", breaker_min_attempts=1000)
+    system.set(fast_waits="3,3,3", breaker_min_attempts=1000)
     paused, removed = system.merchant("paused"), system.merchant("removed")
     for merchant in (paused, removed):
         merchant.answers(503)

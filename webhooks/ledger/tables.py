@@ -81,6 +81,12 @@ deliveries = Table(
     CheckConstraint("(state IN ('delivered', 'failed')) = (finished_at IS NOT NULL)", name="final_has_a_time"),
     # Each index serves one question; the partial ones stay small because most rows are finished.
     Index("deliveries_to_sweep", "sweep_at", postgresql_where=text("state = 'pending'")),
+    # Apart, so that finding the few whose lease has run out costs the same with a million due.
+    Index(
+        "deliveries_sending",
+        "sweep_at",
+        postgresql_where=text("state = 'pending' AND sending_since IS NOT NULL"),
+    ),
     Index("deliveries_to_expire", "expires_at", postgresql_where=text("state IN ('pending', 'held')")),
     Index("deliveries_held", "merchant_id", "accepted_at", "id", postgresql_where=text("state = 'held'")),
     Index(

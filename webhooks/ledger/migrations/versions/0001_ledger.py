@@ -94,6 +94,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'failed'"),
     )
     op.create_index(
+        "deliveries_sending",
+        "deliveries",
+        ["sweep_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'pending' AND sending_since IS NOT NULL"),
+    )
+    op.create_index(
         "deliveries_to_sweep", "deliveries", ["sweep_at"], unique=False, postgresql_where=sa.text("state = 'pending'")
     )
     op.create_table(
