@@ -68,7 +68,7 @@ def _required(settings: Settings) -> dict[str, Any]:
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        "beat_scheduler": "celery.beat:Scheduler",  # it remembers nothing, so several beats share no file
+        "beat_scheduler": "webhooks.consuming:PersistentScheduler",  # it remembers nothing, so several beats share no file
         "beat_max_loop_interval": tick,
         "beat_schedule": {
             # An old sweep message is worthless: the next one does its work.
@@ -121,8 +121,10 @@ class Loader(AppLoader):  # type: ignore[misc]
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
-def _check_ledger(**_: Any) -> None:
+def _check_ledger(sender: Any, **_: Any) -> None:
     """Say at start, in one line, that the ledger has no tables or old ones; one that is away may come back."""
+    if sender.app is not app:
+        return  # a producer's own worker
     try:
         schema.check(parts.database())
     except LedgerOutdated as error:

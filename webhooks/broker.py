@@ -15,14 +15,17 @@ from webhooks.app import DELIVERIES
 from webhooks.errors import BrokerUnavailable
 from webhooks.sweep import Queue
 
+_LOOKED_AT = 50  # of the oldest messages: among them there may be some that were sent by name, without a time
+
 
 def look_at_queue(app: Celery) -> Queue:
     """Return the state of the deliveries' queue. Raises BrokerUnavailable."""
     with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
         client = connection.default_channel.client
         # Kombu pushes on the left and workers take from the right: the oldest message is the last.
-        depth, oldest = client.pipeline(transaction=False).llen(DELIVERIES).lindex(DELIVERIES, -1).execute()
-        return Queue(depth=int(depth), oldest=_queued_at(oldest))
+        depth, last = client.pipeline(transaction=False).llen(DELIVERIES).lrange(DELIVERIES, -_LOOKED_AT, -1).execute()
+        ours = filter(None, map(_queued_at, reversed(last)))
+        return Queue(depth=int(depth), oldest=next(ours, None))
 
 
 @contextmanager
@@ -35,10 +38,10 @@ def told_apart(app: Celery) -> Iterator[None]:
         raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from error
 
 
-def _queued_at(message: bytes | None) -> datetime | None:
-    """Read when our message was published, by the ledger's clock; None for no message or somebody else's."""
+def _queued_at(message: bytes) -> datetime | None:
+    """Read when our message was published, by the ledger's clock; None for somebody else's."""
     try:
-        headers: dict[str, Any] = json.loads(message or b"{}").get("headers", {})
+        headers: dict[str, Any] = json.loads(message).get("headers", {})
         return datetime.fromisoformat(headers["queued_at"])
     except (ValueError, KeyError, TypeError):
         return None

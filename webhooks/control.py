@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import wraps
 from typing import Any
 
-from celery.worker.control import control_command, inspect_command
+from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
+from webhooks.app import app
 from webhooks.errors import WebhooksError
 
 log = logging.getLogger(__name__)
@@ -36,16 +39,23 @@ def reset_breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     return {"ok": f"breaker of {merchant_id} reset"}
 
 
-def _refuse(_state: Any, **_: Any) -> dict[str, str]:
-    """Refused: it would stop messages, not deliveries; `webhooks delivery cancel ID` does, and holds."""
-    log.warning("a revoke was refused: it would stop messages, not deliveries; use: webhooks delivery cancel ID")
-    return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
+def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a command for workers of this application; a producer's own workers keep theirs."""
+
+    @wraps(original)
+    def command(state: Any, *arguments: Any, **options: Any) -> Any:
+        if state.app is not app:
+            return original(state, *arguments, **options)
+        log.warning("a revoke was refused: it would stop messages, not deliveries; use: webhooks delivery cancel ID")
+        return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
+
+    return command
 
 
 # Celery's revoke lives in the workers' memory: the ledger would publish the delivery again and again, and each worker
 # drop it until it forgets or restarts. An operator who presses the button in Flower gets a clear no instead (F5).
 for _name in ("revoke", "terminate", "revoke_by_stamped_headers"):
-    control_command(name=_name, variadic="task_id", signature="ID…")(_refuse)
+    Panel.data[_name] = _refused_here(Panel.data[_name])
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ def test_paused_merchant_is_held_and_resumed_merchant_is_released(system: System
     merchant.answers(503, 200)
     system.start()
     retried = deliver.delay(PAID).id
-    merchant.wait_for(1)
+    merchant.wait_for(1, timeout=30)
     paused = done("merchant", "pause", "acme", "--why", "their migration")
     assert paused["paused_at"] is not None
     fresh = [deliver.delay(PAID).id for _ in range(5)]

@@ -79,7 +79,7 @@ def test_a_new_address_counts_for_what_waits_and_what_is_held(system: System) ->
     old.answers(503)
     system.start()
     waiting = accept(10, "acme")
-    old.wait_for(10)
+    old.wait_for(10, timeout=30)
     held = accept(10, "acme")
     system.wait_for_state(State.HELD, *held)
     assert system.delivery(held[0])["held_for"] == HeldFor.BREAKER
@@ -98,8 +98,8 @@ def test_nothing_goes_out_once_a_pause_or_a_removal_is_confirmed(system: System)
         merchant.answers(503)
     system.start()
     waiting = {name: accept(5, name) for name in ("paused", "removed")}
-    paused.wait_for(5)
-    removed.wait_for(5)
+    paused.wait_for(5, timeout=30)
+    removed.wait_for(5, timeout=30)
     done("merchant", "pause", "paused")
     done("merchant", "set", "removed", "--no-url")
     fresh = {name: accept(5, name) for name in ("paused", "removed")}

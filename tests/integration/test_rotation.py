@@ -94,12 +94,13 @@ def test_retries_waiting_and_deliveries_held_go_out_with_what_is_valid_then(syst
 
     No secret is in any message, and after `--finish` the new one counts alone, for retries that waited all along too.
     """
-    system.set(fast_waits="2,2,2,2,2,2", breaker_min_attempts=1000)
+    # 404 to a money event: the slow ladder, and the release of what is held goes on at its full pace.
+    system.set(slow_waits="2,2,2,2,2,2")
     merchant = system.merchant("acme")
-    merchant.answers(503)
+    merchant.answers(404)
     worker = system.start()
     waiting = [deliver.delay(PAID).id for _ in range(10)]
-    merchant.wait_for(10)
+    merchant.wait_for(10, timeout=30)
     done("merchant", "pause", "acme")
     held = [deliver.delay(PAID).id for _ in range(10)]
     system.wait_for_state(State.HELD, *held)
@@ -109,7 +110,7 @@ def test_retries_waiting_and_deliveries_held_go_out_with_what_is_valid_then(syst
     assert NEW not in left_behind
     merchant.forget()
     done("merchant", "resume", "acme")
-    merchant.wait_for(20)
+    merchant.wait_for(20, timeout=30)
     for request in merchant.requests:
         assert signers(request, SECRET, NEW) == (SECRET, NEW)
         assert verifies(request, SECRET)

@@ -1,0 +1,54 @@
+"""A producer's own Celery application, in whose processes this package is a guest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from celery import Celery, current_app
+from celery.signals import worker_init
+from celery.worker import state as worker_state
+from celery.worker.control import Panel
+
+from webhooks import app
+from webhooks.once import once
+
+
+class _TheirWorker:
+    """What Celery's signal is told of a worker of theirs."""
+
+    @property
+    def app(self) -> Celery:
+        """Their application."""
+        return THEIRS
+
+
+THEIRS = Celery("theirs", broker="memory://", set_as_current=False)
+
+
+def test_ours_is_not_the_current_application() -> None:
+    """Importing this package leaves a producer's current application alone."""
+    assert current_app._get_current_object() is not app
+
+
+@pytest.mark.parametrize(("theirs", "revoked"), [(True, True), (False, False)], ids=["theirs", "ours"])
+def test_a_producers_workers_keep_their_revoke(theirs: bool, revoked: bool) -> None:
+    """A revoke is refused in our workers only."""
+    task_id = f"a task of {theirs}"
+    answer = Panel.data["revoke"](SimpleNamespace(app=THEIRS if theirs else app), task_id=[task_id])
+    assert (task_id in worker_state.revoked) is revoked
+    assert ("error" in answer) is not revoked
+
+
+def test_a_producers_worker_starts_without_our_ledger() -> None:
+    """Where only a producer's worker starts, our settings and tables are not asked for."""
+    once.forget_all()
+    worker_init.send(sender=_TheirWorker())
+
+
+def test_a_producers_celery_settings_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CELERY_CONFIG_MODULE of the process configures its own application, not ours."""
+    monkeypatch.setenv("CELERY_CONFIG_MODULE", "no_such_module_of_theirs")
+    monkeypatch.setenv("WEBHOOKS_DATABASE_URL", "postgresql://localhost/none")
+    monkeypatch.setenv("WEBHOOKS_SECRETS_KEY", "4o3q0b9Hn0cZ0m8i1b7yqV0m7o2Jm0f5p1d6a8s9d0E=")
+    assert app.loader.read_configuration()["task_default_queue"] == "deliveries"
