@@ -68,7 +68,8 @@ def _required(settings: Settings) -> dict[str, Any]:
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        "beat_scheduler": "webhooks.consuming:PersistentScheduler",  # it remembers nothing, so several beats share no file
+        # It remembers nothing, so that several beats share no file.
+        "beat_scheduler": "webhooks.consuming:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
             # An old sweep message is worthless: the next one does its work.

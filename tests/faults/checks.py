@@ -1,0 +1,180 @@
+"""The verdict: the invariants as named checks, each of which returns what is wrong, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from tests.faults.cast import SECRET
+from tests.faults.evidence import Evidence
+from tests.faults.faults import DEADLY, LEDGER
+from tests.faults.theatre import MAX_QUEUED
+from webhooks.settings import get_settings
+from webhooks.signing import verify
+
+_REASONS: dict[str, set[str | None]] = {
+    "fast": {None},
+    "swift": {None},
+    "slow": {None},
+    "outage": {None, "fast_exhausted"},
+    "flaky": {None, "fast_exhausted"},
+    "strict": {None, "rejected", "slow_exhausted"},
+}
+_BURST = 150  # what producers and workers publish themselves, beside the sweep, while nobody consumes
+_QUICK = 5.0  # seconds: with a fault at work most of the time, and on a busy machine
+
+Check = Callable[[Evidence], Iterator[str]]
+
+
+def everything_ends(evidence: Evidence) -> Iterator[str]:
+    """I1: every accepted event is delivered, or failed with a reason that its merchant gave cause for."""
+    yield from (f"{delivery_id} has not ended" for delivery_id in evidence.unfinished)
+    for row in evidence.deliveries.values():
+        if row.reason not in _REASONS[row.merchant_id]:
+            yield f"{row.id} failed: {row.reason}, but {row.merchant_id} gave no cause for that"
+        received = any(visit.received for visit in evidence.visits.get(row.id, ()))
+        if row.state == "delivered" and not received:
+            yield f"{row.id} is delivered, but {row.merchant_id} never said so"
+    yield from evidence.broken
+
+
+def attempts_are_alike(evidence: Evidence) -> Iterator[str]:
+    """I2: every POST of a delivery carries its id and its bytes, freshly signed."""
+    for delivery_id, visits in evidence.visits.items():
+        for visit in visits:
+            request = visit.request
+            if delivery_id not in evidence.deliveries or request.body != bytes(evidence.deliveries[delivery_id].body):
+                yield f"{delivery_id}: attempt {visit.attempt} carried other bytes"
+            timestamp, signature = request.header("X-Webhook-Timestamp"), request.header("X-Webhook-Signature")
+            sent = request.at.timestamp()
+            if not verify(SECRET, timestamp=timestamp, signature=signature, body=request.body, now=sent, tolerance=10):
+                yield f"{delivery_id}: the signature of attempt {visit.attempt} does not verify"
+
+
+def one_post_at_a_time(evidence: Evidence) -> Iterator[str]:
+    """I3: no two POSTs of a delivery overlap (but for a worker frozen past its lease), none comes before its wait."""
+    for earlier, later in evidence.overlapping():
+        if evidence.explanation(earlier.request.at) is None:
+            yield f"{later.id}: attempts {earlier.attempt} and {later.attempt} overlap"
+    waits = get_settings().fast_waits
+    for delivery_id, attempts in evidence.attempts.items():
+        step = 0
+        for attempt, following in pairwise(attempts):
+            if evidence.explanation(attempt.started_at):
+                break  # what came late was charged to nobody, and the count of steps is not that of the attempts
+            if attempt.ladder != "fast":
+                continue
+            step += 1
+            due_at = attempt.started_at + timedelta(milliseconds=attempt.duration_ms) + waits[step - 1]
+            if following.started_at < due_at - timedelta(milliseconds=20):
+                yield f"{delivery_id}: attempt {following.number} came {due_at - following.started_at} early"
+
+
+def attempts_are_posts(evidence: Evidence) -> Iterator[str]:
+    """I4: the ledger's attempts are the POSTs that the merchants saw; only a deadly fault leaves one unknown."""
+    for delivery_id, visits in evidence.visits.items():
+        heard = [visit for visit in visits if visit not in evidence.unheard]
+        numbers = [visit.attempt for visit in heard]
+        known = {attempt.number: attempt for attempt in evidence.attempts.get(delivery_id, ())}
+        if len(set(numbers)) < len(numbers):
+            yield f"{delivery_id}: POSTs with the same attempt number: {numbers}"
+        for visit in heard:
+            attempt = known.get(visit.attempt)
+            if attempt is None:
+                yield f"{delivery_id}: POST {visit.attempt} is not in the ledger"
+            elif attempt.status is not None and attempt.status != visit.status:
+                yield f"{delivery_id}: attempt {visit.attempt} was answered {visit.status}, not {attempt.status}"
+    for delivery_id, attempts in evidence.attempts.items():
+        seen = {visit.attempt for visit in evidence.visits.get(delivery_id, ())}
+        yield from (f"{delivery_id}: {wrong}" for attempt in attempts if (wrong := _dishonest(attempt, seen, evidence)))
+        counted = evidence.deliveries[delivery_id].attempts
+        if counted != len(attempts):
+            yield f"{delivery_id}: {counted} attempts counted, {len(attempts)} recorded"
+
+
+def _dishonest(attempt: Any, seen: set[int], evidence: Evidence) -> str | None:
+    if attempt.status is not None and attempt.number not in seen:
+        return f"attempt {attempt.number} was answered {attempt.status}, but never seen"
+    if attempt.outcome == "unknown" and evidence.explanation(attempt.started_at, DEADLY | LEDGER) is None:
+        return f"attempt {attempt.number} is unknown, and no fault explains it"
+    return None
+
+
+def copies_are_explained(evidence: Evidence) -> Iterator[str]:
+    """I4: a POST after the merchant's 2xx happens only when a deadly fault kept the worker from writing it down."""
+    for visit, fault in evidence.copies():
+        if fault is None:
+            yield f"{visit.id}: attempt {visit.attempt} came after a 2xx, and no fault explains it"
+
+
+def one_probe(evidence: Evidence) -> Iterator[str]:
+    """I5: per merchant at most one probe at a time, and no breaker is left with nobody probing."""
+    probes: dict[str, list[Any]] = {}
+    for delivery_id, attempts in evidence.attempts.items():
+        merchant = evidence.deliveries[delivery_id].merchant_id
+        probes.setdefault(merchant, []).extend(a for a in attempts if a.probe and a.duration_ms is not None)
+    for merchant, found in probes.items():
+        found.sort(key=lambda attempt: attempt.started_at)
+        for earlier, later in pairwise(found):
+            ended = earlier.started_at + timedelta(milliseconds=earlier.duration_ms)
+            if later.started_at < ended and evidence.explanation(earlier.started_at) is None:
+                yield f"{merchant}: the probes {earlier.delivery_id} and {later.delivery_id} overlap"
+
+
+def others_go_on(evidence: Evidence) -> Iterator[str]:
+    """I6: the median way of a healthy merchant's event stays short, faults included."""
+    ways = [
+        (row.finished_at - row.accepted_at).total_seconds()
+        for row in evidence.deliveries.values()
+        if row.merchant_id in {"fast", "swift"} and row.finished_at
+    ]
+    if ways and median(ways) > _QUICK:
+        yield f"the median way of a healthy merchant's event is {median(ways):.1f} s"
+
+
+def depth_is_bounded(evidence: Evidence) -> Iterator[str]:
+    """I7: the queue stays within its bound, and what merely waits in it is not published again."""
+    if evidence.deepest > MAX_QUEUED + _BURST + 400 * any(
+        fault.name == "messages_doubled" for fault in evidence.faults
+    ):
+        yield f"{evidence.deepest} messages were queued"
+    if evidence.most_copies > 3:
+        yield f"{evidence.most_copies} messages of one turn were queued at once"
+
+
+def final_is_final(evidence: Evidence) -> Iterator[str]:
+    """I8: nothing that was delivered or failed has changed since."""
+    yield from (f"{row.id} was {row.was} and became {row.became}" for row in evidence.overwritten)
+
+
+def acknowledged_late(evidence: Evidence) -> Iterator[str]:
+    """Late acknowledgement: the broker keeps a delivery's message while it is sent, unless Redis was flushed."""
+    kept = sum(evidence.unacknowledged)
+    if evidence.unacknowledged and kept < 0.5 * len(evidence.unacknowledged):
+        yield f"of {len(evidence.unacknowledged)} deliveries in mid-POST only {kept} had a message on the broker"
+
+
+def nobody_is_charged(evidence: Evidence) -> Iterator[str]:
+    """I10: a fault of ours spends no budget: what is spent is what attempts were charged."""
+    for delivery_id, row in evidence.deliveries.items():
+        charged = [attempt.ladder for attempt in evidence.attempts.get(delivery_id, ())]
+        if row.fast_spent > charged.count("fast") or row.slow_spent > charged.count("slow"):
+            yield f"{delivery_id}: spent {row.fast_spent} and {row.slow_spent}, charged {charged}"
+
+
+CHECKS: tuple[Check, ...] = (
+    everything_ends,
+    attempts_are_alike,
+    one_post_at_a_time,
+    attempts_are_posts,
+    copies_are_explained,
+    one_probe,
+    others_go_on,
+    depth_is_bounded,
+    final_is_final,
+    acknowledged_late,
+    nobody_is_charged,
+)

@@ -1,0 +1,67 @@
+"""What the tests of faults share: short times, and rows made by the thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.faults.proxy import Proxy
+from tests.system import System
+
+_LONGEST_FIRST = ("test_waiting_retries_of_a_killed_worker_arrive_once", "test_a_short_drill_passes")
+
+MakeRows = Callable[..., None]
+
+_ROWS = """
+INSERT INTO deliveries (id, merchant_id, type, money, body, body_sha256, state, held_for, due_at, sweep_at, queued_at,
+                        sending_since, attempts, accepted_at, expires_at)
+SELECT :prefix || n, :merchant, 'payment.status_changed', true,
+       convert_to(json_build_object('id', :prefix || n, 'merchant_id', :merchant)::text, 'UTF8'),
+       decode('00', 'hex'), :state, :held_for, now() - interval '1 hour',
+       CASE WHEN :state = 'pending' THEN now() - interval '1 hour' END,
+       CASE WHEN :queued THEN now() - interval '1 hour' END, CASE WHEN :sending THEN now() - interval '1 hour' END,
+       CASE WHEN :sending THEN 1 ELSE 0 END, now() - interval '1 hour', now() + interval '1 day'
+FROM generate_series(1, :count) AS n
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start what waits longest first, so that the others run meanwhile."""
+    items.sort(key=lambda item: item.name not in _LONGEST_FIRST)
+
+
+@pytest.fixture
+def make_rows(system: System) -> MakeRows:
+    """Make deliveries that were due an hour ago and have no message on the broker."""
+
+    def make(
+        count: int,
+        *,
+        prefix: str = "evt-",
+        merchant: str = "acme",
+        state: str = "pending",
+        held_for: str | None = None,
+        queued: bool = False,
+        sending: bool = False,
+    ) -> None:
+        system.sql(
+            _ROWS,
+            count=count,
+            prefix=prefix,
+            merchant=merchant,
+            state=state,
+            held_for=held_for,
+            queued=queued,
+            sending=sending,
+        )
+
+    return make
+
+
+@pytest.fixture
+def proxy(system: System) -> Iterator[Proxy]:
+    """A proxy through which the system's processes reach Redis."""
+    with Proxy(system.servers.redis.port) as proxy:
+        system.set(broker_url=proxy.url)
+        yield proxy

@@ -1,0 +1,155 @@
+"""The drill: a few thousand events through real processes, and everything that can break is broken meanwhile.
+
+    make drill                       # about 3 minutes, random order
+    make drill MINUTES=30 SEED=7     # longer, and the same order again
+
+At the end nothing may be lost, sent twice without a reason, or stuck; the exit status says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.faults import report
+from tests.faults.evidence import Evidence, gather
+from tests.faults.faults import Fault, Faults
+from tests.faults.producers import Producers
+from tests.faults.sabotage import SABOTAGES
+from tests.faults.theatre import SETTINGS, Theatre
+from tests.faults.watch import Watch
+from webhooks import parts
+from webhooks.errors import NotPossible, Unavailable
+from webhooks.stage import wait_until
+
+_OF_PRODUCERS = "refusals-are-swallowed"
+_SETTLES_WITHIN = 90  # seconds after the last fault
+
+
+def read_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.drill", description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=3, help="how long it runs (3)")
+    parser.add_argument("--seed", type=int, help="the order of the faults; random when left out")
+    parser.add_argument("--only", help="play these faults only, by name, separated by commas")
+    parser.add_argument("--sabotage", choices=sorted(SABOTAGES), help="break a promise, to see the drill fail")
+    parser.add_argument("--keep-logs", type=Path, help="copy the processes' logs to this folder")
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    return options
+
+
+def main() -> int:
+    """Play the drill; returns the exit status."""
+    options = read_options()
+    console = Console(width=int(os.environ.get("COLUMNS", "120")))
+    console.print(f"drill: --minutes {options.minutes:g} --seed {options.seed}", highlight=False)
+    console.print("shortened: " + ", ".join(f"{name.lower()} {value}" for name, value in SETTINGS.items()), style="dim")
+    if options.sabotage:
+        console.print(f"sabotaged: {SABOTAGES[options.sabotage].__doc__}", style="yellow")
+    if options.sabotage == _OF_PRODUCERS:
+        SABOTAGES[options.sabotage]()
+    with Theatre(options.seed, options.sabotage) as theatre:
+        try:
+            evidence, figures = _play(theatre, options, console)
+        finally:
+            if options.keep_logs:
+                shutil.copytree(theatre.folder, options.keep_logs, dirs_exist_ok=True)
+        return 0 if report.show(evidence, figures, console) else 1
+
+
+def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tuple[Evidence, dict[str, object]]:
+    dice = random.Random(options.seed)
+    faults = Faults(theatre, dice)
+    producers = Producers(options.seed)
+    with Watch(theatre) as watch:
+        began = time.monotonic()
+        with producers:
+            faults.rest(2, 3)
+            for name in _order(list(faults.all), options.only, dice):
+                spent = (time.monotonic() - began) / (60 * options.minutes - 25)
+                if spent >= 1:
+                    break
+                _let_merchant_fail(theatre, spent)
+                _say(console, faults.play(name), began)
+                faults.rest(1, 3)
+            theatre.cast.down.clear()
+        settled = _settle()
+    played = [*faults.played, *_ended_by_themselves(theatre)]
+    evidence = gather(
+        accepted=producers.accepted,
+        book=theatre.cast.book.visits,
+        faults=played,
+        unacknowledged=faults.unacknowledged,
+        broken=[f"a producer broke: {error!r}" for error in producers.broken],
+        deepest=watch.deepest,
+        most_copies=watch.most_copies,
+        longest_overdue=watch.longest_overdue,
+    )
+    return evidence, {
+        "producers told to try again": producers.refused,
+        "settled after": f"{settled:.1f} s",
+        "faults": ", ".join(f"{name} {n}" for name, n in sorted(Counter(fault.name for fault in played).items())),
+        "processes that ended by themselves": ", ".join(name for name, _ in theatre.ended_by_themselves) or "none",
+    }
+
+
+def _order(names: list[str], only: str | None, dice: random.Random) -> Iterator[str]:
+    """Give the faults in random order, round after round."""
+    chosen = only.split(",") if only else names
+    while True:
+        yield from dice.sample(chosen, len(chosen))
+
+
+def _let_merchant_fail(theatre: Theatre, spent: float) -> None:
+    """Have one merchant's endpoint down for two fifths of the time."""
+    if 0.1 < spent < 0.3 or 0.6 < spent < 0.8:
+        theatre.cast.down.set()
+    else:
+        theatre.cast.down.clear()
+
+
+def _say(console: Console, fault: Fault, began: float) -> None:
+    took = (fault.ended - fault.began).total_seconds()
+    console.print(f"{time.monotonic() - began:6.1f} s  {fault.name} ({took:.1f} s)", highlight=False)
+
+
+def _settle() -> float:
+    """Wait until every delivery has ended; returns how long that took."""
+    began = time.monotonic()
+    with contextlib.suppress(NotPossible):
+        wait_until(_has_settled, "every delivery has ended", timeout=_SETTLES_WITHIN)
+    return time.monotonic() - began
+
+
+def _has_settled() -> bool:
+    try:
+        counted = parts.views().count_by_state()
+    except Unavailable:
+        return False
+    return not counted["pending"] and not counted["held"]
+
+
+def _ended_by_themselves(theatre: Theatre) -> list[Fault]:
+    """Count what ended by itself among the faults: its attempts are as unknown as after a kill."""
+    return [
+        Fault("ended_by_itself", at - timedelta(seconds=2), at)
+        for name, at in theatre.ended_by_themselves
+        if name.startswith("worker")
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The drill's last word: one table of figures, and the verdict on each check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults.checks import CHECKS, Check
+from tests.faults.evidence import Evidence
+
+_SHOWN = 5  # findings of one check that are printed
+
+
+def show(evidence: Evidence, figures: Mapping[str, object], console: Console) -> bool:
+    """Print the table and the checks; returns whether all is well."""
+    console.print(_table(evidence, figures))
+    verdicts = [_judge(evidence, check, console) for check in CHECKS]
+    return all(verdicts)
+
+
+def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
+    table = Table(show_header=False, title="the drill in figures")
+    ended, outcomes = evidence.ended(), evidence.outcomes()
+    copies = Counter(fault or "NOT EXPLAINED" for _, fault in evidence.copies())
+    rows: dict[str, object] = {
+        "accepted": len(evidence.accepted),
+        "delivered": ended.pop("delivered", 0),
+        **{f"failed: {reason}": count for reason, count in sorted(ended.items()) if reason not in {"pending", "held"}},
+        "still pending": len(evidence.unfinished),
+        "POSTs that the merchants saw": f"{evidence.posts}, {len(evidence.unheard)} on a kept connection that died",
+        "attempts in the ledger": f"{outcomes.total()}, {outcomes['unknown']} of them unknown",
+        "POSTs after a 2xx": ", ".join([str(copies.total()), *(f"{name}: {n}" for name, n in copies.items())]),
+        "POSTs of one delivery at a time": f"{len(evidence.overlapping())} overlapped",
+        "longest overdue, a breaker's holds aside": f"{evidence.longest_overdue:.1f} s",
+        "highest broker depth": f"{evidence.deepest}, at most {evidence.most_copies} of one turn",
+        "in mid-POST with a message": f"{sum(evidence.unacknowledged)} of {len(evidence.unacknowledged)}",
+        **figures,
+    }
+    for name, value in rows.items():
+        table.add_row(name, str(value))
+    return table
+
+
+def _judge(evidence: Evidence, check: Check, console: Console) -> bool:
+    wrong = list(check(evidence))
+    name = (check.__doc__ or "").strip()
+    console.print(f"[{'green' if not wrong else 'red'}]{'ok  ' if not wrong else 'FAIL'}[/] {name}", soft_wrap=True)
+    for finding in wrong[:_SHOWN]:
+        console.print(f"       {finding}", soft_wrap=True, markup=False)
+    if len(wrong) > _SHOWN:
+        console.print(f"       … and {len(wrong) - _SHOWN} more")
+    return not wrong

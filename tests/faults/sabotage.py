@@ -1,0 +1,148 @@
+"""Planted faults: each breaks one promise of the product from outside, so that the drill can be seen to fail.
+
+The drill starts its processes through this module: `python -m tests.faults.sabotage NAME worker …` breaks the promise
+in that process and then runs Celery.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from celery.__main__ import main
+from sqlalchemy import func, select, update
+
+from webhooks import app
+from webhooks.delivery import Courier
+from webhooks.errors import LedgerUnavailable
+from webhooks.ledger.backlog import Backlog, Due
+from webhooks.ledger.ledger import Ledger
+from webhooks.ledger.tables import deliveries
+from webhooks.model import Message, State
+from webhooks.sweep import Sweep
+
+
+def the_lost_are_ignored() -> None:
+    """The sweep never publishes what has no message."""
+    Sweep._publish_due = lambda _self: 0  # type: ignore[method-assign, assignment]
+
+
+def turns_are_not_compared() -> None:
+    """A stale or doubled message counts as much as a live one."""
+    claim = Ledger.claim
+
+    def claim_at_any_turn(self: Ledger, message: Message) -> Any:
+        found = self.database.rows(select(deliveries.c.turn).where(deliveries.c.id == message.id))
+        return claim(self, replace(message, turn=found[0].turn) if found else message)
+
+    Ledger.claim = claim_at_any_turn  # type: ignore[method-assign]
+
+
+def acks_early() -> None:
+    """A message is gone from the broker as soon as a worker has it."""
+    app.conf.task_acks_late = False
+    app.conf.task_reject_on_worker_lost = False
+    app.tasks["webhooks.deliver"].acks_late = False
+    app.tasks["webhooks.deliver"].reject_on_worker_lost = False
+
+
+def answers_are_forgotten() -> None:
+    """An answer that cannot be written down at once is not written down at all."""
+
+    def give_up(self: Courier, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> bool:
+        try:
+            return self.ledger.finish(delivery, attempt, decision, spent, queued=queued)
+        except LedgerUnavailable:
+            return False
+
+    Courier._write_down = give_up  # type: ignore[method-assign]
+
+
+def late_results_win() -> None:
+    """A worker whose lease has run out overwrites what was decided meanwhile."""
+    finish = Ledger.finish
+
+    def overwrite(self: Ledger, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> bool:
+        ours = finish(self, delivery, attempt, decision, spent, queued=queued)
+        if not ours:
+            after = self._after(decision, queued=queued)
+            changes = {"state": after["the_state"], "reason": after["the_reason"], "sweep_at": after["the_sweep_at"]}
+            changes["finished_at"] = func.now() if after["the_final"] else None
+            self.database.rows(update(deliveries).where(deliveries.c.id == delivery.id).values(**changes))
+        return ours
+
+    Ledger.finish = overwrite  # type: ignore[method-assign]
+
+
+def the_queued_are_republished() -> None:
+    """The sweep publishes again whatever is past its due time, although its message still waits in the queue."""
+    due = Backlog.due
+
+    def all_due(self: Backlog, most: int, *, ahead: Any, still_queued_from: Any) -> Sequence[Due]:
+        return due(self, most, ahead=ahead, still_queued_from=None)
+
+    Backlog.due = all_due  # type: ignore[method-assign]
+    Sweep.max_queued = property(lambda _self: 1_000_000, lambda _self, _value: None)  # type: ignore[assignment, misc]
+
+
+def the_dead_are_believed() -> None:
+    """A delivery whose worker died stays with it."""
+    Backlog.bury = lambda _self: 0  # type: ignore[method-assign, assignment]
+
+
+def refusals_are_swallowed() -> None:
+    """A producer hears that its event was accepted although the ledger was away."""
+    record = Ledger.record
+
+    def swallow(self: Ledger, event: Any, **options: Any) -> Message | None:
+        try:
+            return record(self, event, **options)
+        except LedgerUnavailable:
+            return None
+
+    Ledger.record = swallow  # type: ignore[method-assign]
+
+
+def success_is_assumed() -> None:
+    """Whatever the ledger has when a message comes is finished without a POST, now and then."""
+    claim = Ledger.claim
+
+    def assume(self: Ledger, message: Message) -> Any:
+        if hash(message.id) % 50 == 0:
+            self.database.rows(
+                update(deliveries)
+                .where(deliveries.c.id == message.id, deliveries.c.state == State.PENDING)
+                .values(state=State.DELIVERED, finished_at=func.now(), sweep_at=None, queued_at=None)
+            )
+        return claim(self, message)
+
+    Ledger.claim = assume  # type: ignore[method-assign]
+
+
+SABOTAGES: dict[str, Callable[[], None]] = {
+    act.__name__.replace("_", "-"): act
+    for act in (
+        the_lost_are_ignored,
+        turns_are_not_compared,
+        acks_early,
+        answers_are_forgotten,
+        late_results_win,
+        the_queued_are_republished,
+        the_dead_are_believed,
+        refusals_are_swallowed,
+        success_is_assumed,
+    )
+}
+
+
+def run() -> None:
+    """Break what the first argument names, then be the `celery` command."""
+    SABOTAGES[sys.argv.pop(1)]()
+    sys.argv[1:1] = ["-A", "webhooks"]
+    main()
+
+
+if __name__ == "__main__":
+    run()

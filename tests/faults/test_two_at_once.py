@@ -1,0 +1,116 @@
+"""Two on one delivery by force: one POST, or, where the lease ran out, a final state that nothing overwrites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from signal import Signals
+
+import pytest
+
+from tests.faults.conftest import MakeRows
+from tests.merchant import Reply
+from tests.system import System
+from webhooks import deliver, parts, tasks
+from webhooks.app import DELIVERIES
+from webhooks.ledger.database import Database
+from webhooks.model import Outcome, Reason, State
+
+EVENT = {"type": "kyc.status_changed", "merchant_id": "acme"}
+
+
+def test_doubled_messages_are_one_post(system: System) -> None:
+    """Every message five times in the queue, and two workers: one POST for each delivery."""
+    merchant = system.merchant("acme")
+    merchant.answers(Reply(200, after=0.3))
+    for number in range(20):
+        deliver.delay({**EVENT, "id": f"evt-{number}"})
+    redis = system.redis()
+    for message in redis.lrange(DELIVERIES, 0, -1):
+        redis.lpush(DELIVERIES, *[message] * 4)
+    system.start()
+    system.stage.worker("another")
+    system.wait_for_count(State.DELIVERED, 20)
+    system.wait_until(lambda: not redis.llen(DELIVERIES) and not redis.hlen("unacked"), "every copy has been read")
+    assert len(merchant.requests) == 20
+    assert all(system.delivery(f"evt-{number}")["attempts"] == 1 for number in range(20))
+
+
+@pytest.mark.parametrize(
+    ("second", "state", "reason"), [(404, State.FAILED, Reason.REJECTED), (200, State.DELIVERED, None)]
+)
+def test_a_frozen_worker_does_not_overwrite(system: System, second: int, state: State, reason: Reason | None) -> None:
+    """A worker stopped past its lease comes back late: what was decided stays, and the attempts are honest."""
+    system.set(deadline=2, lease_margin=0.5, recover_after=1)
+    merchant = system.merchant("acme")
+    merchant.answers(Reply(503, after=1), second)
+    frozen = system.stage.worker("frozen")
+    deliver.delay({**EVENT, "id": "evt-1"})
+    merchant.wait_for(1)
+    frozen.send(Signals.SIGSTOP)
+    system.start()
+    system.wait_for_state(state, "evt-1")
+    before = system.delivery("evt-1")
+    assert before["journey"][0]["outcome"] == Outcome.UNKNOWN
+    frozen.send(Signals.SIGCONT)
+    system.wait_until(
+        lambda: system.delivery("evt-1")["journey"][0]["outcome"] == Outcome.UNAVAILABLE, "the late result is known"
+    )
+    after = system.delivery("evt-1")
+    assert (after["state"], after["reason"], after["finished_at"]) == (state, reason, before["finished_at"])
+    assert (after["attempts"], after["fast_spent"], after["slow_spent"]) == (2, 0, 0)
+    assert after["journey"][0]["ladder"] is None
+    assert len(merchant.requests) == 2
+
+
+def test_three_sweeps_at_once_send_once(system: System, make_rows: MakeRows) -> None:
+    """Three beats, and two workers that take their sweeps, over 500 due rows: 500 POSTs (D6)."""
+    system.set(recover_after=2, lane=100)
+    merchant = system.merchant("acme")
+    make_rows(500)
+    for number in range(3):
+        system.stage.run(
+            f"beat-{number}", "-m", "celery", "-A", "webhooks", "beat", "-l", "INFO", ready="beat: Starting..."
+        )
+    for number in range(2):
+        system.stage.worker(f"worker-{number}")
+    system.wait_for_count(State.DELIVERED, 500, timeout=60)
+    assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
+
+
+def test_sweeps_without_their_lock_publish_once(
+    system: System, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where each believes that it is alone, eight sweeps at once take every row once."""
+    system.set(max_queued=10_000)
+    system.merchant("acme")
+    make_rows(2000)
+    monkeypatch.setattr(parts.backlog(), "alone", lambda _lock: _everybody())
+    redis = system.redis()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: tasks.sweeper().tick(), range(8)))
+    assert redis.llen(DELIVERIES) == 2000
+
+
+def test_a_frozen_sweep_stops_nobody_for_long(system: System, database_url: str) -> None:
+    """The lock of a sweep that says nothing any more is free again after its time."""
+    other = Database(database_url)
+    with parts.database().alone(1, at_most=timedelta(seconds=0.5)) as mine:
+        assert mine
+        assert not _gets_the_lock(other)
+        system.wait_until(lambda: _gets_the_lock(other), "another gets the lock")
+    other.dispose()
+    assert _gets_the_lock(parts.database())
+
+
+@contextmanager
+def _everybody() -> Iterator[bool]:
+    yield True
+
+
+def _gets_the_lock(database: Database) -> bool:
+    with database.alone(1) as mine:
+        return mine

@@ -1,0 +1,113 @@
+"""Database weather: what was answered is written down before it could be sent again, and no lock outlives a moment."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from tests.merchant import Reply, Request, Stall
+from tests.system import SECRET, System
+from webhooks import deliver, parts
+from webhooks.model import State
+from webhooks.stage import wait_until
+
+EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
+
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'webhooks' AND pid <> pg_backend_pid() AND datname = current_database()
+"""
+_IDLE_IN_TRANSACTION = """
+SELECT pid FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()
+"""
+
+
+def test_sessions_that_end_between_claim_and_post(system: System) -> None:
+    """Claimed, the session ends, the POST goes out: one POST, written down, and 20 more through the same process."""
+    merchant = system.merchant("acme")
+    merchant.greets(before_tls=[Stall(1)])
+    system.start()
+    deliver.delay({**EVENT, "id": "evt-0"})
+    system.wait_until(lambda: merchant.connections, "the worker has claimed and connects")
+    system.sql(_END_SESSIONS)
+    merchant.greets()
+    system.wait_for_state(State.DELIVERED, "evt-0")
+    _twenty_more(system)
+    assert len(merchant.requests) == 21
+
+
+def test_sessions_that_end_between_post_and_record(system: System) -> None:
+    """The merchant answers, the session is gone: the answer is written down over a new one, without a second POST."""
+    merchant = system.merchant("acme")
+    merchant.answers(Reply(200, after=1), 200)
+    system.start()
+    deliver.delay({**EVENT, "id": "evt-0"})
+    merchant.wait_for(1)
+    system.sql(_END_SESSIONS)
+    system.wait_for_state(State.DELIVERED, "evt-0")
+    _twenty_more(system)
+    assert len(merchant.requests) == 21
+    assert system.delivery("evt-0")["attempts"] == 1
+
+
+def test_postgres_away_right_after_the_answer(system: System) -> None:
+    """Down past the lease since the merchant's 200: the answer is written down first, and never sent again (D5)."""
+    system.set(deadline=1, lease_margin=0.5, recover_after=1)
+    merchant = system.merchant("acme")
+    worker = system.start()
+    postgres = system.servers.postgres
+
+    def stop_the_ledger(_request: Request) -> int:
+        postgres.control("-w", "-m", "fast", "stop")
+        return 200
+
+    merchant.answer_with(stop_the_ledger)
+    deliver.delay({**EVENT, "id": "evt-0"})
+    merchant.wait_for(1)
+    merchant.answers(200)
+    away_since = time.monotonic()
+    try:
+        wait_until(lambda: "is not written down yet" in worker.last_lines(50), "the worker knows")
+        wait_until(lambda: time.monotonic() - away_since > 4, "the lease has run out")
+    finally:
+        postgres.restart()
+    system.wait_for_state(State.DELIVERED, "evt-0")
+    _twenty_more(system)
+    assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
+    assert system.delivery("evt-0")["attempts"] == 1
+
+
+def test_no_lock_is_held_during_a_post(system: System) -> None:
+    """While a merchant takes its time no session is idle in a transaction, and operators' edits take no second (D7)."""
+    merchant = system.merchant("acme")
+    merchant.answers(Reply(200, after=2))
+    system.start()
+    for number in range(10):
+        deliver.delay({**EVENT, "id": f"evt-{number}"})
+    merchant.wait_for(10)
+    edits = 0
+    while not system.counted().get(State.DELIVERED):
+        assert not system.sql(_IDLE_IN_TRANSACTION)
+        began = time.monotonic()
+        parts.merchants().set("acme", url=merchant.url(f"/{edits}"), secret=SECRET)
+        parts.merchants().pause("acme", paused=True)
+        parts.merchants().pause("acme", paused=False)
+        assert time.monotonic() - began < 1
+        edits += 1
+    assert edits > 10
+    system.wait_for_count(State.DELIVERED, 10)
+    assert len(merchant.requests) == 10
+
+
+def test_timeouts_are_set(system: System) -> None:
+    """A statement, a lock and a forgotten transaction have an end, set with the session."""
+    shown = {
+        name: system.sql(f"SHOW {name}")[0][0]
+        for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    }
+    assert shown == {"statement_timeout": "15s", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "1min"}
+
+
+def _twenty_more(system: System) -> None:
+    ids = [deliver.delay({**EVENT, "id": f"more-{number}"}).id for number in range(20)]
+    system.wait_for_state(State.DELIVERED, *ids)

@@ -1,0 +1,63 @@
+"""What the drill watches while it goes on: the broker's depth, doubled messages, and how long the due have waited."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+import psycopg2
+from redis.exceptions import RedisError
+
+from tests.faults.faults import COPY
+from tests.faults.theatre import Theatre
+
+# The one whose breaker opens is left out: what its breaker held was due before.
+_LONGEST_OVERDUE = """
+SELECT coalesce(extract(epoch FROM max(now() - due_at)), 0) FROM deliveries
+WHERE state = 'pending' AND sending_since IS NULL AND due_at <= now() AND merchant_id <> 'outage'
+"""
+
+
+class Watch:
+    """Looks twice a second; what is away at that moment is looked at the next time."""
+
+    def __init__(self, theatre: Theatre) -> None:
+        self._theatre = theatre
+        self._leave = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+        self.deepest = 0
+        self.most_copies = 0
+        self.longest_overdue = 0.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._leave.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._leave.wait(0.5):
+            with contextlib.suppress(RedisError, OSError):
+                self._look_at_queue()
+            with contextlib.suppress(psycopg2.Error):
+                self._look_at_ledger()
+
+    def _look_at_queue(self) -> None:
+        messages = self._theatre.redis.lrange("deliveries", 0, -1)
+        self.deepest = max(self.deepest, len(messages))
+        headers = [json.loads(message)["headers"] for message in messages]
+        copies = Counter((header["id"], header.get("turn")) for header in headers if COPY not in header)
+        self.most_copies = max([self.most_copies, *copies.values()])
+
+    def _look_at_ledger(self) -> None:
+        connection = psycopg2.connect(self._theatre.servers.postgres.url())
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            cursor.execute(_LONGEST_OVERDUE)
+            (overdue,) = cursor.fetchone() or (0,)
+            self.longest_overdue = max(self.longest_overdue, float(overdue))
