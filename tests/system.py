@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from signal import SIGKILL
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -76,7 +77,7 @@ class System:
     def stage(self) -> Stage:
         """Where worker, beat and Flower run."""
         if self._stage is None:
-            self._stage = self._stack.enter_context(Stage(self.folder, self._settings))
+            self._stage = self._stack.enter_context(Stage(self.folder, self._settings, ending=SIGKILL))
         return self._stage
 
     def start(self, *options: str) -> Program:

@@ -89,15 +89,18 @@ class Program:
 class Stage:
     """Worker, beat and Flower over given settings; leaving the `with` block ends what was started."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], *, ending: Signals = Signals.SIGTERM) -> None:
         self._folder = folder
+        self._ending = ending
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("WEBHOOKS_")}
         self.environment |= {**settings, "PYTHONUNBUFFERED": "1"}
         self.programs: list[Program] = []
 
     def worker(self, name: str = "worker", *options: str) -> Program:
         """Start a worker process."""
-        return self._celery(name, "worker", "-n", f"{name}@%h", "-l", "INFO", *options, ready=" ready.")
+        # Neighbours tell each other what is revoked, which nothing is here; asking takes a second.
+        alone = ("--without-mingle", "--without-gossip")
+        return self._celery(name, "worker", "-n", f"{name}@%h", "-l", "INFO", *alone, *options, ready=" ready.")
 
     def beat(self) -> Program:
         """Start beat, which sends the sweep on its way."""
@@ -122,6 +125,6 @@ class Stage:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for program in self.programs:
-            program.send(Signals.SIGTERM)
+            program.send(self._ending)
         for program in self.programs:
-            program.stop()
+            program.stop(self._ending)
