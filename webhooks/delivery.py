@@ -30,6 +30,7 @@ from webhooks.wire.sender import Sender
 log = logging.getLogger(__name__)
 
 _AFTER_OUR_FAULT = timedelta(seconds=5)
+SENT_TWICE = "sent twice: a kept connection closed without an answer"
 _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 
@@ -182,10 +183,14 @@ def _attempt(
 
 
 def _cause(result: Answer | Silence | Refusal) -> str | None:
+    """Say in a few words what the status does not; that the merchant may have seen it twice among them (I4)."""
     match result:
         case Answer(redirect_host=str(host)):
-            return f"redirects to {host}"
+            cause = f"redirects to {host}"
         case Answer():
-            return None
+            cause = ""
         case Silence(cause=cause) | Refusal(cause=cause):
-            return cause
+            pass
+    if isinstance(result, Refusal) or not result.resent:
+        return cause or None
+    return f"{cause}; {SENT_TWICE}" if cause else SENT_TWICE

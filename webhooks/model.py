@@ -60,20 +60,23 @@ class Answer:
     """A final status line and its headers arrived within the deadline.
 
     `retry_after` is the header as it came, `redirect_host` the host that a 3xx points to,
-    `excerpt` the first 2 KiB of the body as clean text.
+    `excerpt` the first 2 KiB of the body as clean text. `resent`: a kept connection closed without a byte, and the
+    request went out once more on a fresh one.
     """
 
     status: int
     retry_after: str | None = None
     redirect_host: str | None = None
     excerpt: str = ""
+    resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No answer came within the deadline; `cause` is a short phrase such as `dns: no such host`."""
+    """No answer came within the deadline; `cause` is a short phrase such as `dns: no such host`. See Answer.resent."""
 
     cause: str
+    resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from tests.faults.cast import SECRET
 from tests.faults.evidence import Evidence
 from tests.faults.faults import DEADLY, LEDGER
 from tests.faults.theatre import MAX_QUEUED
+from webhooks.delivery import SENT_TWICE
+from webhooks.model import Outcome
 from webhooks.settings import get_settings
 from webhooks.signing import verify
 
@@ -95,6 +97,14 @@ def attempts_are_posts(evidence: Evidence) -> Iterator[str]:
             yield f"{delivery_id}: {counted} attempts counted, {len(attempts)} recorded"
 
 
+def resends_are_told(evidence: Evidence) -> Iterator[str]:
+    """I4: an attempt whose kept connection died, so that it went out twice, says so in the ledger."""
+    for visit in evidence.unheard:
+        attempt = next((each for each in evidence.attempts.get(visit.id, ()) if each.number == visit.attempt), None)
+        if attempt and attempt.outcome != Outcome.UNKNOWN and SENT_TWICE not in (attempt.cause or ""):
+            yield f"{visit.id}: attempt {visit.attempt} does not say that it was sent twice"
+
+
 def _dishonest(attempt: Any, seen: set[int], evidence: Evidence) -> str | None:
     if attempt.status is not None and attempt.number not in seen:
         return f"attempt {attempt.number} was answered {attempt.status}, but never seen"
@@ -170,6 +180,7 @@ CHECKS: tuple[Check, ...] = (
     attempts_are_alike,
     one_post_at_a_time,
     attempts_are_posts,
+    resends_are_told,
     copies_are_explained,
     one_probe,
     others_go_on,

@@ -21,7 +21,7 @@ _DELIVERIES = """
 SELECT id, merchant_id, body, state, reason, attempts, fast_spent, slow_spent, accepted_at, finished_at FROM deliveries
 """
 _ATTEMPTS = """
-SELECT delivery_id, number, started_at, duration_ms, outcome, status, ladder, probe FROM attempts
+SELECT delivery_id, number, started_at, duration_ms, outcome, status, cause, ladder, probe FROM attempts
 ORDER BY delivery_id, number
 """
 _CALLS_FOR_A_FAULT = timedelta(seconds=4)  # a fault that began so long after a POST can have cost its answer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.command import done, run
-from tests.merchant import Merchant, Reply, Request, Reset
+from tests.merchant import Close, Merchant, Reply, Request, Reset
 from tests.system import System
 from webhooks import deliver
+from webhooks.delivery import SENT_TWICE
 from webhooks.model import HeldFor, Outcome, State
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
@@ -115,3 +116,17 @@ def test_nothing_goes_out_once_a_pause_or_a_removal_is_confirmed(system: System)
     done("merchant", "set", "removed", "--url", removed.url())
     system.wait_for_state(State.DELIVERED, *everything)
     assert [len(merchant.requests) for merchant in (paused, removed)] == [10, 10]
+
+
+def test_a_request_that_went_out_twice_is_told_as_such(system: System) -> None:
+    """Where a kept connection closes without a byte the merchant may have seen the POST: the attempt says so (I4)."""
+    merchant = system.merchant("acme")
+    merchant.answers(200, Reply.raw(Close()), 200)
+    worker = system.start("-c", "1")
+    for number in range(2):
+        deliver.delay({"id": f"evt-{number}", "type": "refund.completed", "merchant_id": "acme"})
+        system.wait_for_state(State.DELIVERED, f"evt-{number}")
+    (step,) = system.delivery("evt-1")["journey"]
+    assert step["cause"] == SENT_TWICE
+    assert [request.webhook_id for request in merchant.requests] == ["evt-0", "evt-1", "evt-1"]
+    assert SENT_TWICE in worker.log.read_text()

@@ -165,7 +165,7 @@ def test_cancelled_is_not_sent(system: System) -> None:
     worker.stop()
     merchant.answers(200)
     system.stage.worker("another")
-    system.sql("UPDATE deliveries SET due_at = now(), sweep_at = now() WHERE state = 'pending'")
+    system.sql("UPDATE deliveries SET due_at = now(), sweep_at = now(), queued_at = NULL WHERE state = 'pending'")
     system.wait_for_state(State.DELIVERED, "evt-2")
     assert system.delivery("evt-1")["reason"] == Reason.CANCELLED
     assert len(merchant.requests_of("evt-1")) == 1

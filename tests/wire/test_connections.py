@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -58,10 +59,10 @@ def test_a_connection_closed_while_idle_is_replaced_silently(merchant: Merchant,
 def test_a_kept_connection_that_dies_unheard_is_tried_once_more(
     merchant: Merchant, sender: Sender, end: Close | Reset
 ) -> None:
-    """It was a reused one and no byte came: one silent retry with the same id and bytes."""
+    """It was a reused one and no byte came: one silent retry with the same id and bytes, and the result says so."""
     merchant.answers(200, Reply.raw(end), 200)
     sender.post(merchant.url(), HEADERS, b"{}")
-    assert sender.post(merchant.url(), HEADERS, b'{"n":2}') == OK
+    assert sender.post(merchant.url(), HEADERS, b'{"n":2}') == replace(OK, resent=True)
     assert [(each.connection, each.webhook_id, each.body) for each in merchant.requests[1:]] == [
         (1, "evt_1", b'{"n":2}'),
         (2, "evt_1", b'{"n":2}'),
@@ -85,7 +86,7 @@ def test_anything_else_is_an_honest_failed_attempt(
     """No retry on a fresh connection, none after a byte, none after a timeout, and never a second one."""
     merchant.answers(*replies)
     outcomes = [sender.post(merchant.url(), HEADERS, b"{}") for _ in range(min(len(replies), 2))]
-    assert outcomes[-1] == Silence(cause)
+    assert outcomes[-1] == Silence(cause, resent=posts == 3)
     assert len(merchant.requests) == posts
 
 

@@ -34,12 +34,14 @@ class GuardedAdapter(BaseAdapter):
         self._idle = idle
         self._allow_http = allow_http
         self.deadline = deadline
+        self.resent = False
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ARG002
         """Send and return the answer with at most `KEPT_BODY` of its body, raw; raises what the layers below raise.
 
         The arguments of requests (`timeout`, `verify`, `proxies` ...) are not looked at: the dialer's rules hold.
         """
+        self.resent = False
         target = check_url(request.url or "", allow_http=self._allow_http)
         kept = self._idle.take(key_of(target))
         if kept is not None:
@@ -48,7 +50,9 @@ class GuardedAdapter(BaseAdapter):
             except Unanswered:
                 # It was closed under us while idle. Nothing came back, so once more, on a fresh connection.
                 pass
-        return self._exchange(self._dialer.open(target, self.deadline), target, request, self.deadline)
+        fresh = self._dialer.open(target, self.deadline)
+        self.resent = kept is not None
+        return self._exchange(fresh, target, request, self.deadline)
 
     def close(self) -> None:
         """Do nothing: the connections belong to all threads' adapters."""

@@ -10,7 +10,7 @@ import re
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
@@ -103,9 +103,12 @@ class Sender:
         """
         deadline = Deadline(self._rules.deadline)
         try:
-            return _answer(self._send(url, headers, body, deadline))
+            result: Answer | Silence | Refusal = _answer(self._send(url, headers, body, deadline))
         except Exception as error:
-            return explain(error, deadline)
+            result = explain(error, deadline)
+        if isinstance(result, Refusal) or not self._session(deadline)[1].resent:
+            return result
+        return replace(result, resent=True)
 
     def close(self) -> None:
         """Close the idle connections; attempts in flight end as they would."""
