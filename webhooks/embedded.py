@@ -40,7 +40,7 @@ class RedisServer:
         """Start, or start again on the same port with the same data."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for _ in range(5):  # between finding a free port and binding it, somebody else may take it
-            port = self.port or _free_port()
+            port = self.port or free_port()
             process = subprocess.Popen(self._command(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if _answers(process, port):
                 self._process, self.port = process, port
@@ -151,7 +151,8 @@ def _wheel(name: str) -> Any:
         raise NotPossible(_MISSING) from None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

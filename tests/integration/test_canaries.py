@@ -18,11 +18,12 @@ import pytest
 
 from tests.command import run
 from tests.courier import accept, attempt
-from tests.integration.test_flower import LOGIN, free_port
+from tests.integration.test_flower import LOGIN
 from tests.merchant import Merchant, Reply, Request, Reset, Stall
 from tests.remains import texts_in
 from tests.system import System
 from webhooks import app, deliver, parts
+from webhooks.embedded import free_port
 from webhooks.errors import Unavailable
 from webhooks.model import State
 

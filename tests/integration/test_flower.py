@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import base64
 import json
-import socket
 import urllib.error
 import urllib.request
 from typing import Any
@@ -14,17 +13,11 @@ import pytest
 
 from tests.system import System
 from webhooks import deliver
+from webhooks.embedded import free_port
 from webhooks.model import State
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme", "card": "4000CANARY"}
 LOGIN = "operator:password"
-
-
-def free_port() -> int:
-    """Find a port for Flower."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask(port: int, path: str, login: str | None = LOGIN) -> Any:

@@ -25,7 +25,7 @@ TOO_LARGE = Silence("protocol: headers too large")
 NO_HEADERS = Silence("timeout: headers")
 
 MARGIN = 1.0
-"""Seconds past the deadline by which the thread must be free (issue 5)."""
+"""Seconds past the deadline by which the thread must be free."""
 
 TOKEN, BODY = "url-token-canary", b'{"body":"body-canary"}'
 HEADERS = {"X-Webhook-Id": "evt_1", "X-Webhook-Signature": "signature-canary"}

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SLOW_WAITS, R
 from webhooks.demo.journey import Journey
 from webhooks.demo.merchants import DemoMerchant
 from webhooks.demo.timeline import Timeline, read_timeline
-from webhooks.embedded import Servers
+from webhooks.embedded import Servers, free_port
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
 from webhooks.policy.breaker import BreakerState
@@ -79,7 +78,7 @@ def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
         os.environ.update(environment)
         _set_up(merchants, say)
         stage = stack.enter_context(Stage(folder, environment))
-        port, login = _free_port(), f"operator:{secrets.token_urlsafe(9)}"
+        port, login = free_port(), f"operator:{secrets.token_urlsafe(9)}"
         say("starting worker, beat and Flower")
         stage.worker()
         stage.beat()
@@ -195,9 +194,3 @@ def _journeys(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerc
         )
         for event in events
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, se
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
+from webhooks.ledger.statements import failed_for
 from webhooks.ledger.tables import attempts, deliveries
 from webhooks.model import Message, Outcome, Reason, State
 
@@ -77,15 +78,7 @@ class Backlog:
         failed = self._database.rows(
             update(deliveries)
             .where(deliveries.c.id.in_(old))
-            .values(
-                state=State.FAILED,
-                reason=Reason.EXPIRED,
-                held_for=None,
-                finished_at=_NOW,
-                turn=deliveries.c.turn + 1,
-                sweep_at=None,
-                queued_at=None,
-            )
+            .values(**failed_for(Reason.EXPIRED))
             .returning(deliveries.c.id)
         )
         return len(failed)

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, func, select, update
 
 from webhooks.ledger.database import Database
+from webhooks.ledger.statements import failed_for
 from webhooks.ledger.tables import deliveries
 from webhooks.ledger.views import Wanted, matching
 from webhooks.model import HeldFor, Reason, State
@@ -97,15 +98,7 @@ class Replays:
                 deliveries.c.state.in_([State.PENDING, State.HELD]),
                 deliveries.c.sending_since.is_(None),
             )
-            .values(
-                state=State.FAILED,
-                reason=Reason.CANCELLED,
-                held_for=None,
-                finished_at=_NOW,
-                turn=deliveries.c.turn + 1,
-                sweep_at=None,
-                queued_at=None,
-            )
+            .values(**failed_for(Reason.CANCELLED))
             .returning(deliveries.c.id)
         )
         cancelled = {row.id for row in rows}

@@ -12,7 +12,7 @@ from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, select,
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.tables import attempts, deliveries, merchants
-from webhooks.model import State
+from webhooks.model import Reason, State
 
 NOW = func.now()
 
@@ -36,6 +36,17 @@ def of_this_attempt() -> Update:
     return update(deliveries).where(
         deliveries.c.id == _the("id"), deliveries.c.turn == _the("turn"), deliveries.c.sending_since.is_not(None)
     )
+
+
+def failed_for(reason: Reason) -> dict[str, Any]:
+    """Return what changes in a delivery that nobody is sending when it ends as failed."""
+    return {
+        "state": State.FAILED,
+        "reason": reason,
+        "finished_at": NOW,
+        "turn": deliveries.c.turn + 1,
+        **dict.fromkeys(("held_for", "sweep_at", "queued_at")),
+    }
 
 
 _STARTED = func.statement_timestamp()  # a caller's transaction may have begun long ago
