@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,4 +114,7 @@ def _keep(playing: Playing) -> None:
     exports = "\n".join(f"  export {name}='{value}'" for name, value in playing.environment.items())
     example = playing.journeys[0].event["id"]
     click.echo(_TRY.format(exports=exports, example=example, flower=playing.flower, login=playing.login), err=True)
-    signal.sigwait([signal.SIGINT, signal.SIGTERM])
+    ended = threading.Event()
+    for how in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(how, lambda *_: ended.set())
+    ended.wait()

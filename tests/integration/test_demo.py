@@ -1,0 +1,38 @@
+"""The demo, as a person sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from webhooks.stage import wait_until
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_demo_keeps_running_until_it_is_told_to_end(tmp_path: Path) -> None:
+    """`webhooks demo --keep` judges every delivery, names what to try, and on Ctrl-C leaves nothing behind."""
+    log = tmp_path / "demo.log"
+    with log.open("wb") as output:
+        demo = subprocess.Popen(
+            [sys.executable, "-m", "webhooks", "demo", "--keep"],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - one thread
+        )
+    try:
+        wait_until(lambda: b"Ctrl-C" in log.read_bytes() or demo.poll() is not None, "the demo is over", timeout=90)
+        text = log.read_text(encoding="utf-8")
+        assert "all 36 deliveries went as the rules demand" in text
+        assert "http://127.0.0.1:" in text
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(30) == 0
+    finally:
+        demo.kill()
+        demo.wait()
+    assert list(tmp_path.glob("webhooks*")) == []
