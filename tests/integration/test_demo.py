@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from webhooks.stage import wait_until
@@ -16,13 +18,14 @@ ROOT = Path(__file__).parent.parent.parent
 def test_the_demo_keeps_running_until_it_is_told_to_end(tmp_path: Path) -> None:
     """`webhooks demo --keep` judges every delivery, names what to try, and on Ctrl-C leaves nothing behind."""
     log = tmp_path / "demo.log"
+    folder = tempfile.mkdtemp(prefix="d-")  # short: PostgreSQL's socket is a file in it, of at most 107 characters
     with log.open("wb") as output:
         demo = subprocess.Popen(
             [sys.executable, "-m", "webhooks", "demo", "--keep"],
             cwd=ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
+            env={**os.environ, "TMPDIR": folder},
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - one thread
         )
     try:
@@ -35,4 +38,5 @@ def test_the_demo_keeps_running_until_it_is_told_to_end(tmp_path: Path) -> None:
     finally:
         demo.kill()
         demo.wait()
-    assert list(tmp_path.glob("webhooks*")) == []
+    assert list(Path(folder).glob("webhooks*")) == []
+    shutil.rmtree(folder)
