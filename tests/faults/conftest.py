@@ -11,6 +11,8 @@ from tests.system import System
 
 _LONGEST_FIRST = ("test_waiting_retries_of_a_killed_worker_arrive_once", "test_a_short_drill_passes")
 
+_BATCH = 50_000  # rows that one statement makes well within the ledger's time limit, also on a busy machine
+
 MakeRows = Callable[..., None]
 
 _ROWS = """
@@ -22,7 +24,7 @@ SELECT :prefix || n, :merchant, 'payment.status_changed', true,
        CASE WHEN :state = 'pending' THEN now() - interval '1 hour' END,
        CASE WHEN :queued THEN now() - interval '1 hour' END, CASE WHEN :sending THEN now() - interval '1 hour' END,
        CASE WHEN :sending THEN 1 ELSE 0 END, now() - interval '1 hour', now() + interval '1 day'
-FROM generate_series(1, :count) AS n
+FROM generate_series(:first, :last) AS n
 """
 
 
@@ -45,16 +47,18 @@ def make_rows(system: System) -> MakeRows:
         queued: bool = False,
         sending: bool = False,
     ) -> None:
-        system.sql(
-            _ROWS,
-            count=count,
-            prefix=prefix,
-            merchant=merchant,
-            state=state,
-            held_for=held_for,
-            queued=queued,
-            sending=sending,
-        )
+        for first in range(1, count + 1, _BATCH):
+            system.sql(
+                _ROWS,
+                first=first,
+                last=min(first + _BATCH - 1, count),
+                prefix=prefix,
+                merchant=merchant,
+                state=state,
+                held_for=held_for,
+                queued=queued,
+                sending=sending,
+            )
 
     return make
 
