@@ -112,7 +112,7 @@ def test_pauses_double_up_to_the_most_and_each_has_one_post(system: System) -> N
     times = [request.at.timestamp() for request in merchant.requests[4:]]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     for seen, wanted in zip(pauses, (1, 2, 4, 6, 6), strict=True):
-        assert wanted <= seen <= wanted + 4, pauses  # up to a tick of the sweep, and a busy machine
+        assert wanted <= seen <= wanted + 2.2, pauses  # up to a tick of the sweep, and a busy machine
 
 
 def test_after_a_success_all_that_was_held_arrives_once(system: System) -> None:

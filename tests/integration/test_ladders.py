@@ -11,7 +11,7 @@ from webhooks import deliver
 from webhooks.model import Ladder, Outcome, Reason, State
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
-TOLERANCE = 3.0  # seconds that a wait may be longer than the ladder's, on a busy machine
+TOLERANCE = 1.5  # seconds that a wait may be longer than the ladder's, on a busy machine
 
 
 def assert_waits(requests: Sequence[Request], ladder: Sequence[float]) -> None:

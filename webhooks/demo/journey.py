@@ -10,7 +10,7 @@ from typing import Any
 from webhooks.demo.cast import OK, Role
 from webhooks.demo.merchants import Visit
 
-TOLERANCE = 3.0  # seconds that a wait may be longer than its ladder says, on a busy machine
+TOLERANCE = 2.0  # seconds that a wait may be longer than its ladder says, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
