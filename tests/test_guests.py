@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -44,6 +46,14 @@ def test_a_producers_worker_starts_without_our_ledger() -> None:
     """Where only a producer's worker starts, our settings and tables are not asked for."""
     once.forget_all()
     worker_init.send(sender=_TheirWorker())
+
+
+def test_a_producer_loads_nothing_that_only_a_worker_needs() -> None:
+    """Neither the migrations nor the ORM: producers and commands never use them, and would wait for them."""
+    heavy = ("alembic", "sqlalchemy.orm")
+    program = f"import sys, webhooks, webhooks.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_producers_celery_settings_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ __all__ = ["app", "deliver", "record"]
 def record(connection: Any, event: Mapping[str, Any]) -> str:
     """Accept an event inside the transaction that is open on `connection`, to the ledger's database.
 
-    `connection` is a SQLAlchemy Connection or Session, or a DB-API connection (psycopg, Django). The event counts if,
-    and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id. Raises InvalidEvent
-    and EventConflict, after which the transaction is as it was.
+    `connection` is a SQLAlchemy Connection or Session (a scoped one too), or a DB-API connection (psycopg, Django).
+    The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id.
+    Raises InvalidEvent and EventConflict, after which the transaction is as it was.
     """
     return recording.record(parts.ledger(), connection, event)

@@ -15,7 +15,6 @@ from kombu.entity import Exchange, Queue
 
 from webhooks import parts
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, SettingsError, WebhooksError
-from webhooks.ledger import schema
 from webhooks.settings import Settings, get_settings
 
 log = logging.getLogger(__name__)
@@ -126,6 +125,8 @@ def _check_ledger(sender: Any, **_: Any) -> None:
     """Say at start, in one line, that the ledger has no tables or old ones; one that is away may come back."""
     if sender.app is not app:
         return  # a producer's own worker
+    from webhooks.ledger import schema  # noqa: PLC0415 - Alembic: producers and most commands start without it
+
     try:
         schema.check(parts.database())
     except LedgerOutdated as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 from sqlalchemy import create_engine, make_url
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.system import SECRET, System
 from webhooks import app, deliver, record
@@ -109,6 +109,10 @@ def test_recorded_in_the_callers_transaction(system: System, database_url: str) 
     with Session(engine) as session:
         record(session, {**EVENT, "id": "orm"})
         session.commit()
+    scoped = scoped_session(sessionmaker(engine))
+    record(scoped, {**EVENT, "id": "scoped"})
+    scoped.commit()
+    scoped.remove()
     plain = psycopg2.connect(database_url)
     record(plain, {**EVENT, "id": "plain"})
     plain.commit()
@@ -117,7 +121,7 @@ def test_recorded_in_the_callers_transaction(system: System, database_url: str) 
     plain.close()
     engine.dispose()
     recorded = {row.id for row in system.sql("SELECT id FROM deliveries WHERE sweep_at <= now() AND queued_at IS NULL")}
-    assert recorded == {"core", "orm", "plain"}
+    assert recorded == {"core", "orm", "scoped", "plain"}
     assert system.redis().llen("deliveries") == 0
 
 

@@ -7,7 +7,6 @@ from cryptography.fernet import Fernet
 
 from webhooks import parts
 from webhooks.cli.output import as_json, print_json
-from webhooks.ledger import schema
 
 
 @click.group()
@@ -19,6 +18,8 @@ def db() -> None:
 @as_json
 def upgrade(json_: bool) -> None:
     """Create the tables, or bring them up to date; does nothing when they are."""
+    from webhooks.ledger import schema  # noqa: PLC0415 - Alembic: the other commands start without it
+
     before, after = schema.upgrade(parts.database())
     if json_:
         print_json({"before": before, "after": after})

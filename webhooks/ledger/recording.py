@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql.psycopg2 import dialect
-from sqlalchemy.orm import Session
 from sqlalchemy.sql.selectable import ExecutableReturnsRows
 
 from webhooks import intake
@@ -28,8 +27,8 @@ def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
 
 
 def _rows(connection: Any, statement: ExecutableReturnsRows, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
-    if isinstance(connection, Session):
-        connection = connection.connection()
+    if not isinstance(connection, Connection) and callable(getattr(connection, "connection", None)):
+        connection = connection.connection()  # a Session, plain or scoped; naming its class would import the whole ORM
     if isinstance(connection, Connection):
         return connection.execute(statement, values).all()
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]
