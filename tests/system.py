@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from signal import SIGKILL
@@ -17,6 +17,7 @@ import pytest
 from redis import Redis
 from sqlalchemy import text
 
+from tests.forks import Fork
 from tests.merchant import Merchant, TestCA
 from webhooks import parts
 from webhooks.embedded import Servers
@@ -26,6 +27,8 @@ from webhooks.model import State
 from webhooks.stage import Program, Stage, wait_until
 
 SECRET = "a secret of the tests"
+
+_commands = itertools.count()
 
 
 class System:
@@ -78,7 +81,7 @@ class System:
     def stage(self) -> Stage:
         """Where worker, beat and Flower run."""
         if self._stage is None:
-            self._stage = self._stack.enter_context(Stage(self.folder, self._settings, ending=SIGKILL))
+            self._stage = self._stack.enter_context(Stage(self.folder, self._settings, ending=SIGKILL, launch=Fork))
         return self._stage
 
     def start(self, *options: str) -> Program:
@@ -89,16 +92,16 @@ class System:
 
     def run(self, *arguments: str, timeout: float = 30, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run `python -m …` in the system's environment and return what it said."""
-        return subprocess.run(
-            [sys.executable, "-m", *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            input=stdin,
-            check=False,
-        )
+        streams = [self.folder / f"{next(_commands)}.{name}" for name in ("stdin", "stdout", "stderr")]
+        for stream in streams:
+            stream.write_text(stdin or "" if stream.suffix == ".stdin" else "")
+        given, output, errors = streams
+        command = Fork(["-m", *arguments], self.environment, output, errors=errors, stdin=given, folder=self.folder)
+        try:
+            status = command.wait(timeout)
+        finally:
+            command.kill()
+        return subprocess.CompletedProcess(arguments, status, output.read_text(), errors.read_text())
 
     def sql(self, statement: str, **values: object) -> Sequence[Any]:
         """Run a statement on the ledger."""

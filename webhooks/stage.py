@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from webhooks.errors import NotPossible
 
@@ -29,32 +29,58 @@ def wait_until(condition: Callable[[], object], what: str, *, timeout: float = _
         time.sleep(0.02)
 
 
+class Process(Protocol):
+    """What a stage needs of `subprocess.Popen`."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status once it has ended; raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, how: int, /) -> None:
+        """Send a signal, if it is still there."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+Launch = Callable[[list[str], Mapping[str, str], Path], Process]
+
+
+def spawn(arguments: list[str], environment: Mapping[str, str], log: Path) -> Process:
+    """Start Python with these arguments; what it prints is added to the log."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            env=dict(environment),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the terminal is for the demo, which ends its programs itself
+        )
+
+
 class Program:
     """One process with a log of its own."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path, launch: Launch = spawn) -> None:
         self._arguments = arguments
         self._environment = environment
+        self._launch = launch
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
 
     def start(self, *, ready: str) -> Self:
         """Start, and return once the log says `ready`. Raises NotPossible with the end of the log otherwise."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        seen = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *self._arguments],
-                env=dict(self._environment),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in the terminal is for the demo, which ends its programs itself
-            )
+        self.log.touch()
+        seen = self.log.stat().st_size
+        self.process = self._launch(self._arguments, self._environment, self.log)
         try:
             wait_until(lambda: self._says(ready, seen) or self._has_ended(), f"{self.log.stem} is ready")
         except NotPossible as error:
             raise NotPossible(f"{error}\n{self.last_lines()}") from None
-        if self._has_ended():
+        if self._has_ended() and not self._says(ready, seen):
             raise NotPossible(f"{self.log.stem} ended at once\n{self.last_lines()}")
         return self
 
@@ -89,8 +115,11 @@ class Program:
 class Stage:
     """Worker, beat and Flower over given settings; leaving the `with` block ends what was started."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], *, ending: Signals = Signals.SIGTERM) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, ending: Signals = Signals.SIGTERM, launch: Launch = spawn
+    ) -> None:
         self._folder = folder
+        self._launch = launch
         self._ending = ending
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("WEBHOOKS_")}
         self.environment |= {**settings, "PYTHONUNBUFFERED": "1"}
@@ -116,7 +145,7 @@ class Stage:
 
     def run(self, name: str, *arguments: str, ready: str) -> Program:
         """Start a Python program that says when it is ready."""
-        program = Program(list(arguments), self.environment, self._folder / f"{name}.log")
+        program = Program(list(arguments), self.environment, self._folder / f"{name}.log", self._launch)
         self.programs.append(program)
         return program.start(ready=ready)
 

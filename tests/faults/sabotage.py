@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from celery.__main__ import main
+from celery.bin.celery import main
 from sqlalchemy import func, select, update
 
 from webhooks import app

@@ -18,6 +18,7 @@ from redis import Redis
 
 from tests.faults.cast import SECRET, Cast
 from tests.faults.proxy import Proxy
+from tests.forks import Fork
 from tests.merchant import TestCA
 from webhooks import parts
 from webhooks.embedded import Servers
@@ -97,8 +98,7 @@ class Theatre:
             merchant = self._stack.enter_context(self.cast.start(name))
             parts.merchants().set(name, url=merchant.url(), secret=SECRET)
         settings = {name: value for name, value in os.environ.items() if name.startswith("WEBHOOKS_")}
-        self._stage = self._stack.enter_context(Stage(self.folder, settings))
-        self._stage.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+        self._stage = self._stack.enter_context(Stage(self.folder, settings, launch=Fork))
         for name in (*DELIVERERS, "sweep", "beat"):
             self.start(name, ready="beat: Starting..." if name == "beat" else " ready.")
         self._stack.callback(self._dismiss_supervisor)

@@ -1,4 +1,4 @@
-"""What the processes of a race do; they are spawned and import this module."""
+"""What the processes of a race do; they are forked and import this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhooks.gate.values import Admitted, Probe
 from webhooks.policy.breaker import BreakerRules
 
 
-def race(redis_url: str, rules: BreakerRules, me: int, rounds: int, start: Barrier, won: Queue[list[int]]) -> None:
+def race(me: int, redis_url: str, rules: BreakerRules, rounds: int, start: Barrier, won: Queue[list[int]]) -> None:
     """Ask for the probe of one merchant a round, at the same instant as the others; tell which rounds were won.
 
     Every other racer plays the sweep and asks for an offer.

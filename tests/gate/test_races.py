@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import Counter
 from datetime import timedelta
 
 from tests.breaker_model import US
+from tests.forks import CONTEXT
 from tests.gate.racers import probe_for_ever, race
 from tests.gate.script import MERCHANT, admitted, attempts
 from webhooks.gate.gate import Gate
@@ -18,7 +18,6 @@ from webhooks.stage import wait_until
 _ROUNDS = 1_000
 _RACERS = 8
 _AT_ONCE = BreakerRules(min_attempts=1, pause=timedelta(microseconds=1))
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 def test_of_eight_processes_exactly_one_gets_the_probe(redis_url: str) -> None:
@@ -26,8 +25,9 @@ def test_of_eight_processes_exactly_one_gets_the_probe(redis_url: str) -> None:
     gate = Gate(redis_url, _AT_ONCE)
     for number in range(_ROUNDS):
         attempts(gate, Effect.FAILURE, merchant=f"merchant-{number}")
-    start, won = _SPAWN.Barrier(_RACERS), _SPAWN.Queue()
-    racers = [_SPAWN.Process(target=race, args=(redis_url, _AT_ONCE, me, _ROUNDS, start, won)) for me in range(_RACERS)]
+    start, won = CONTEXT.Barrier(_RACERS), CONTEXT.Queue()
+    what = (redis_url, _AT_ONCE, _ROUNDS, start, won)
+    racers = [CONTEXT.Process(target=race, args=(me, *what)) for me in range(_RACERS)]
     for racer in racers:
         racer.start()
     wins = [won.get(timeout=180) for _ in racers]
@@ -41,9 +41,9 @@ def test_of_eight_processes_exactly_one_gets_the_probe(redis_url: str) -> None:
 def test_a_killed_probe_is_followed_by_another_when_its_lease_is_over(redis_url: str) -> None:
     """Its owner gets SIGKILL: the next probe comes after the lease, not before, and its success closes the breaker."""
     rules = BreakerRules(min_attempts=1, pause=timedelta(microseconds=1), lease=timedelta(milliseconds=300))
-    gate, tokens = Gate(redis_url, rules), _SPAWN.Queue()
+    gate, tokens = Gate(redis_url, rules), CONTEXT.Queue()
     attempts(gate, Effect.FAILURE)
-    owner = _SPAWN.Process(target=probe_for_ever, args=(redis_url, rules, MERCHANT, tokens))
+    owner = CONTEXT.Process(target=probe_for_ever, args=(redis_url, rules, MERCHANT, tokens))
     owner.start()
     first = tokens.get(timeout=20)
     owner.kill()
