@@ -56,7 +56,7 @@ def redis_url(servers: Servers) -> str:
 def database_url(servers: Servers) -> Iterator[str]:
     """A migrated, empty PostgreSQL database."""
     name = f"test_{next(_numbers)}"
-    _administer(servers, f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+    _administer(servers, f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
     yield servers.postgres.url(name)
     _administer(servers, f"DROP DATABASE {name} WITH (FORCE)")
 

@@ -21,12 +21,16 @@ _PATIENCE = 30.0  # seconds for a process to be ready or gone
 
 
 def wait_until(condition: Callable[[], object], what: str, *, timeout: float = _PATIENCE) -> None:
-    """Return as soon as `condition()` is true; raises NotPossible, naming `what`, after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    """Return soon after `condition()` is true; raises NotPossible, naming `what`, after `timeout` seconds.
+
+    What lasts long is asked about less often: asking may be a query, and many wait at once.
+    """
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise NotPossible(f"not within {timeout:g} s: {what}")
-        time.sleep(0.02)
+        time.sleep(min(max(waited / 20, 0.01), 0.1))
 
 
 class Process(Protocol):
