@@ -5,6 +5,7 @@ Apart from that they are like any other: their own memory, connections, signals,
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -71,7 +72,8 @@ class Fork:
     def send_signal(self, how: int) -> None:
         """Send a signal, if it is still there."""
         if self.poll() is None and self._process.pid:
-            os.kill(self._process.pid, how)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(self._process.pid, how)
 
     def kill(self) -> None:
         """End it at once."""

@@ -18,6 +18,7 @@ from webhooks.policy.breaker import BreakerState, Effect
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
 
+EVERY_THREAD = 40  # a lane in which nothing is held: what is released to an endpoint that fails goes once a second
 SHORT = {"breaker_pause": 1, "breaker_max_pause": 6, "fast_waits": "60,60,60,60,60,60,60,60,60"}
 
 
@@ -73,7 +74,7 @@ def test_one_delivery_that_fails_five_times_opens_it(system: System) -> None:
 @pytest.mark.parametrize("status", [404, 429, 302])
 def test_what_answers_never_opens_it(system: System, status: int) -> None:
     """A hundred answers of 404, of 429 or of 302 leave it closed: the endpoint is there."""
-    system.set(fast_waits="60,60", slow_waits="60,60")
+    system.set(fast_waits="60,60", slow_waits="60,60", lane=EVERY_THREAD)
     merchant = system.merchant("acme")
     merchant.answers(status)
     system.start()
@@ -86,7 +87,7 @@ def test_what_answers_never_opens_it(system: System, status: int) -> None:
 
 def test_four_in_five_open_it_and_fewer_do_not(system: System) -> None:
     """79 failures in 100 attempts do not open it; the next failures, at 80 %, do."""
-    system.set(**{**SHORT, "breaker_pause": 60, "breaker_max_pause": 60})
+    system.set(**{**SHORT, "breaker_pause": 60, "breaker_max_pause": 60, "lane": EVERY_THREAD})
     merchant = system.merchant("acme")
     system.start()
     merchant.answers(200)
