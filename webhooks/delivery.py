@@ -61,14 +61,16 @@ class Courier:
         admission = self.gate.admit(message.merchant_id, message.id, message.slot)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
+        asked_at = time.monotonic()
         delivery = self._load(message, admission)
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
-        clock = _LedgerClock(delivery.started_at)
+        clock = _LedgerClock(delivery.started_at, asked_at)
+        began_at = clock.now()
         result = self._send(delivery, admission)
         ended_at = clock.now()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
-        attempt = _attempt(delivery, ended_at, result, decision, probe=admission.probe)
+        attempt = _attempt(delivery, ended_at - began_at, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         telemetry.attempted(delivery, attempt, decision)
@@ -146,11 +148,14 @@ class Courier:
 
 
 class _LedgerClock:
-    """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ."""
+    """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ.
 
-    def __init__(self, started_at: datetime) -> None:
+    It starts when the ledger was asked, not when it answered: so it is never behind, and no retry comes early.
+    """
+
+    def __init__(self, started_at: datetime, asked_at: float) -> None:
         self._started_at = started_at
-        self._origin = time.monotonic()
+        self._origin = asked_at
 
     def now(self) -> datetime:
         return self._started_at + timedelta(seconds=time.monotonic() - self._origin)
@@ -167,12 +172,12 @@ def _budgets(delivery: Delivery) -> Budgets:
 
 
 def _attempt(
-    delivery: Delivery, ended_at: datetime, result: Answer | Silence | Refusal, decision: Decision, *, probe: bool
+    delivery: Delivery, duration: timedelta, result: Answer | Silence | Refusal, decision: Decision, *, probe: bool
 ) -> Attempt:
     return Attempt(
         number=delivery.number,
         started_at=delivery.started_at,
-        duration=ended_at - delivery.started_at,
+        duration=duration,
         outcome=meaning(result),
         status=result.status if isinstance(result, Answer) else None,
         cause=_cause(result),

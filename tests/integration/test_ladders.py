@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
+from tests import courier
 from tests.merchant import Merchant, Request
 from tests.system import System
 from webhooks import deliver
-from webhooks.model import Ladder, Outcome, Reason, State
+from webhooks.ledger.ledger import Ledger
+from webhooks.model import Delivery, Ladder, Message, Outcome, Reason, State, Unclaimed
+from webhooks.policy.decisions import RetryAt
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 TOLERANCE = 1.5  # seconds that a wait may be longer than the ladder's, on a busy machine
@@ -90,6 +97,24 @@ def test_not_money_fails_at_its_first_refusal(system: System) -> None:
     system.wait_for_state(State.FAILED, delivery_id)
     assert system.delivery(delivery_id)["reason"] == Reason.REJECTED
     assert len(merchant.requests) == 1
+
+
+def test_a_slow_ledger_brings_no_retry_early(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait is counted from the merchant's answer, however long the claim's own answer was on its way."""
+    system.set(fast_waits="5")
+    merchant = system.merchant("acme")
+    merchant.answers(503)
+    claim = Ledger.claim
+
+    def claim_slowly(ledger: Ledger, message: Message) -> Delivery | Unclaimed:
+        claimed = claim(ledger, message)
+        threading.Event().wait(0.3)
+        return claimed
+
+    monkeypatch.setattr(Ledger, "claim", claim_slowly)
+    decision = courier.send(PAID)
+    assert isinstance(decision, RetryAt)
+    assert decision.due_at - merchant.requests[0].at >= timedelta(seconds=5)
 
 
 def test_retry_after_is_kept(system: System) -> None:
