@@ -21,7 +21,13 @@ def test_waiting_retries_of_a_killed_worker_arrive_once(system: System) -> None:
     the visibility timeout about every 100 s, so that the test outlasts that.
     """
     system.set(
-        fast_waits="10,10,10", recover_after=5, deadline=5, horizon=15, visibility_timeout=21, breaker_min_attempts=1000
+        fast_waits="10,10,10",
+        recover_after=5,
+        deadline=5,
+        horizon=15,
+        visibility_timeout=21,
+        lane=100,
+        breaker_min_attempts=1000,
     )
     merchant = system.merchant("acme")
     merchant.answer_with(lambda request: 503 if request.header("X-Webhook-Attempt") == "1" else 200)

@@ -81,11 +81,11 @@ def test_a_kept_connection_that_dies_unheard_is_tried_once_more(
     ids=["fresh", "fresh after kept", "a byte came", "an interim answer came", "silence"],
 )
 def test_anything_else_is_an_honest_failed_attempt(
-    merchant: Merchant, sender: Sender, replies: list[int | Reply], cause: str, posts: int
+    merchant: Merchant, hasty: Sender, replies: list[int | Reply], cause: str, posts: int
 ) -> None:
     """No retry on a fresh connection, none after a byte, none after a timeout, and never a second one."""
     merchant.answers(*replies)
-    outcomes = [sender.post(merchant.url(), HEADERS, b"{}") for _ in range(min(len(replies), 2))]
+    outcomes = [hasty.post(merchant.url(), HEADERS, b"{}") for _ in range(min(len(replies), 2))]
     assert outcomes[-1] == Silence(cause, resent=posts == 3)
     assert len(merchant.requests) == posts
 

@@ -154,18 +154,18 @@ def play(merchant: Merchant, case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_answer_has_its_outcome_in_time_and_harms_nobody(
-    case: Case, merchant: Merchant, sender: Sender, caplog: pytest.LogCaptureFixture
+    case: Case, merchant: Merchant, hasty: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The outcome is the documented one, the thread is free by the deadline plus 1 s, and the next delivery works."""
     caplog.set_level(logging.DEBUG)
     play(merchant, case)
     began = time.monotonic()
-    outcome = sender.post(merchant.url(f"/hook?token={TOKEN}"), HEADERS, case.body)
+    outcome = hasty.post(merchant.url(f"/hook?token={TOKEN}"), HEADERS, case.body)
     assert time.monotonic() - began < DEADLINE.total_seconds() + MARGIN
     assert outcome == case.expected
     merchant.greets()
     merchant.answers(Reply(body=b"the next one"))
-    following = sender.post(merchant.url(), HEADERS, BODY)
+    following = hasty.post(merchant.url(), HEADERS, BODY)
     assert isinstance(following, Answer)
     assert replace(following, resent=False) == ok("the next one")  # a kept connection may have been closed meanwhile
     assert "canary" not in repr(outcome) + caplog.text
@@ -173,7 +173,7 @@ def test_every_answer_has_its_outcome_in_time_and_harms_nobody(
 
 def test_hostile_answers_all_at_once_leave_memory_flat(merchant: Merchant, make_sender: MakeSender) -> None:
     """A hundred endless, bloated and lying answers at once cost a few megabytes together, bombs included."""
-    sender = make_sender()
+    sender = make_sender(deadline=3 * DEADLINE)
     bomb = gzip_bomb(400)
     zeros = Reply(body=bytes(1 << 20))
     hostile = [
@@ -200,7 +200,7 @@ def test_closing_the_sender_leaves_attempts_in_flight_their_deadline(
     merchant: Merchant, make_sender: MakeSender
 ) -> None:
     """A worker that stops does not hang on a merchant that drips."""
-    sender = make_sender()
+    sender = make_sender(deadline=DEADLINE)
     merchant.answers(Reply.raw(HEAD, Drip(b"X-A: b\r\n", forever=True)))
     with ThreadPoolExecutor(1) as pool:
         attempt = pool.submit(sender.post, merchant.url(), HEADERS, BODY)

@@ -202,7 +202,7 @@ def test_a_silent_name_server_ends_at_the_deadline(others_resolve: bool, make_se
         released.wait(30)
         return ["127.0.0.1"]
 
-    sender = make_sender(resolve=resolve)
+    sender = make_sender(resolve=resolve, deadline=DEADLINE)
     began = time.monotonic()
     try:
         if others_resolve:
@@ -226,7 +226,7 @@ def test_one_dead_name_holds_one_look_up_and_too_many_are_our_fault(make_sender:
             released.wait(30)
         return ["127.0.0.1"]
 
-    sender = make_sender(resolve=resolve, lookups_at_once=3)
+    sender = make_sender(resolve=resolve, deadline=DEADLINE, lookups_at_once=3)
     try:
         for _ in range(3):
             assert sender.post("https://dead.test/", {}, b"") == Silence("timeout: dns")

@@ -216,14 +216,13 @@ def test_plain_http_is_sent_only_when_allowed(make_sender: MakeSender) -> None:
         assert len(merchant.requests) == 1
 
 
-def test_a_sender_of_a_forked_process_keeps_its_deadlines(merchant: Merchant, make_sender: MakeSender) -> None:
+def test_a_sender_of_a_forked_process_keeps_its_deadlines(merchant: Merchant, hasty: Sender) -> None:
     """The watchdog's thread does not survive a fork; the next attempt starts another."""
-    sender = make_sender()
-    sender.post(merchant.url(), {}, b"{}")
+    hasty.post(merchant.url(), {}, b"{}")
     merchant.drop_connections()
     merchant.answers(Reply.raw(b"HTTP/1.1 200 OK\r\n", Stall()))
     child = os.fork()
     if child == 0:
-        outcome = sender.post(merchant.url(), {}, b"{}")
+        outcome = hasty.post(merchant.url(), {}, b"{}")
         os._exit(0 if outcome == Silence("timeout: headers") else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
