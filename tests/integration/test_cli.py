@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.system import SECRET, System
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.model import State
 
 EVENT = {"id": "evt-1", "type": "kyc.status_changed", "status": "approved", "merchant_id": "acme", "note": "a body"}
@@ -158,6 +158,20 @@ def test_bad_settings_are_one_line_and_exit_2(
     done = system.run(*command.split())
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert why in done.stderr
+
+
+def test_an_address_that_is_set_while_the_gate_is_away(system: System) -> None:
+    """It is set, told to the audit, and the secret printed; one line says what is left to do."""
+    system.set(redis_url="redis://127.0.0.1:1/0")
+    url = "https://acme.example/hook"
+    done = system.run("webhooks", "merchant", "set", "acme", "--url", url, "--generate-secret")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "run: webhooks breaker reset acme" in done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("secret ")]
+    registered = parts.merchants().find("acme")
+    assert registered
+    assert registered.url == url
+    assert parts.audit().latest(1)[0]["what"] == "set address, secret of acme"
 
 
 def test_worker_without_tables_says_what_to_do(system: System) -> None:

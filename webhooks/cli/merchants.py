@@ -13,7 +13,7 @@ import click
 
 from webhooks import parts
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
-from webhooks.errors import NotPossible
+from webhooks.errors import GateUnavailable, NotPossible
 from webhooks.model import Merchant
 from webhooks.settings import parse_duration
 from webhooks.signing import STANDARD_PREFIX
@@ -80,10 +80,21 @@ def set_(
     )
     if no_url:
         registered = parts.merchants().clear_url(merchant_id)
-    if url:
-        parts.gate().reset(merchant_id)
     parts.audit().note(f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}")
     _print(registered, json_, secret=made)
+    if url:
+        _start_afresh(merchant_id)
+
+
+def _start_afresh(merchant_id: str) -> None:
+    """Close the breaker that failures of the previous address moved. What was set stays set when the gate is away."""
+    try:
+        parts.gate().reset(merchant_id)
+    except GateUnavailable as error:
+        raise GateUnavailable(
+            f"{merchant_id} is set, but its breaker stands as before: {error}; "
+            f"once that is mended, run: webhooks breaker reset {merchant_id}"
+        ) from None
 
 
 @merchant.command("rotate-secret")
