@@ -70,9 +70,10 @@ class Sweep:
         if room <= 0:
             return 0
         due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.oldest)
-        for item in due:
+        for published, item in enumerate(due):
             if not self.publisher.publish(item.message, item.wait):
-                break
+                self.backlog.leave([later.message for later in due[published + 1 :]])
+                return published
         return len(due)
 
     def _ask_for_the_held(self) -> tuple[int, int]:

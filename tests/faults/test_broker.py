@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from tests.faults.conftest import MakeRows
 from tests.faults.proxy import Proxy
 from tests.merchant import Merchant, Reply
 from tests.system import System
-from webhooks import deliver
-from webhooks.errors import LedgerUnavailable
-from webhooks.model import State
+from webhooks import deliver, tasks
+from webhooks.app import DELIVERIES
+from webhooks.errors import BrokerUnavailable, LedgerUnavailable
+from webhooks.model import Message, State
 from webhooks.stage import Program, wait_until
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -103,6 +106,25 @@ def _accept(first: int) -> list[str]:
 
 def _assert_once(merchant: Merchant, accepted: list[str]) -> None:
     assert sorted(str(request.webhook_id) for request in merchant.requests) == sorted(accepted)
+
+
+def test_a_broker_lost_in_the_middle_of_a_tick(
+    system: System, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one tick could not publish the next one does: nothing waits for recover_after."""
+    make_rows(10)
+    publish, three = deliver.publish, iter(range(3))
+
+    def lost_after_three(message: Message, wait: timedelta) -> None:
+        if next(three, None) is None:
+            raise BrokerUnavailable("lost")
+        publish(message, wait)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tasks.publisher(), "_send", lost_after_three)
+        assert tasks.sweeper().tick().published == 3
+    assert tasks.sweeper().tick().published == 7
+    assert system.redis().llen(DELIVERIES) == 10
 
 
 def test_a_producer_hears_of_the_ledger_and_not_of_the_broker(system: System) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import failed_for
+from webhooks.ledger.statements import NOT_QUEUED, failed_for
 from webhooks.ledger.tables import attempts, deliveries
 from webhooks.model import Message, Outcome, Reason, State
 
@@ -170,6 +170,18 @@ class Backlog:
             )
         )
         return [Due(_message(row), max(row.wait, timedelta())) for row in taken if row.taken]
+
+    def leave(self, messages: Sequence[Message]) -> None:
+        """Note that these were not published after all: the next tick takes them again."""
+        self._database.rows(
+            update(deliveries)
+            .where(
+                tuple_(deliveries.c.id, deliveries.c.turn).in_([(message.id, message.turn) for message in messages]),
+                deliveries.c.state == State.PENDING,
+                deliveries.c.sending_since.is_(None),
+            )
+            .values(**NOT_QUEUED)
+        )
 
     def held_merchants(self) -> Sequence[str]:
         """Return the merchants whose held deliveries may go, by address and operator; each costs one index entry."""

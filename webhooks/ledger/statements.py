@@ -112,7 +112,9 @@ HOLD = (
     .returning(deliveries.c.id)
 )
 
-UNQUEUE = of_this_turn().values(sweep_at=deliveries.c.due_at, queued_at=None)
+NOT_QUEUED = {"sweep_at": deliveries.c.due_at, "queued_at": None}
+
+UNQUEUE = of_this_turn().values(**NOT_QUEUED)
 
 _FINISHED = (
     of_this_attempt()
