@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.command import done, run
 from tests.merchant import Close, Merchant, Reply, Request, Reset
 from tests.system import System
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.delivery import SENT_TWICE
 from webhooks.model import HeldFor, Outcome, State
+from webhooks.policy.breaker import BreakerState
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
 DEADLINE = 3.0
@@ -80,7 +81,7 @@ def test_a_new_address_counts_for_what_waits_and_what_is_held(system: System) ->
     old.answers(503)
     system.start()
     waiting = accept(10, "acme")
-    old.wait_for(10, timeout=30)
+    system.wait_until(lambda: parts.gate().show("acme").state is BreakerState.PAUSED, "the breaker opens")
     held = accept(10, "acme")
     system.wait_for_state(State.HELD, *held)
     assert system.delivery(held[0])["held_for"] == HeldFor.BREAKER
