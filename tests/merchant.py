@@ -153,12 +153,12 @@ class Merchant:
         with self._changed:
             self._requests.clear()
 
-    def wait_for(self, count: int, *, timeout: float = 10.0) -> list[Request]:
+    def wait_for(self, count: int, *, timeout: float = 30.0) -> list[Request]:
         """Wait until at least `count` requests have come and return them."""
         return self.wait_until(lambda requests: len(requests) >= count, timeout=timeout, what=f"{count} requests")
 
     def wait_until(
-        self, holds: Callable[[list[Request]], bool], *, timeout: float = 10.0, what: str = "the condition"
+        self, holds: Callable[[list[Request]], bool], *, timeout: float = 30.0, what: str = "the condition"
     ) -> list[Request]:
         """Wait until `holds(requests)` and return them; `AssertionError` after `timeout` seconds."""
         with self._changed:
@@ -166,7 +166,7 @@ class Merchant:
                 raise AssertionError(f"{what} not met in {timeout} s: {len(self._requests)} requests came")
             return list(self._requests)
 
-    def wait_until_idle(self, *, timeout: float = 10.0) -> None:
+    def wait_until_idle(self, *, timeout: float = 30.0) -> None:
         """Wait until no connection is open."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._lines, timeout):

@@ -12,10 +12,11 @@ import pytest
 from tests.merchant import Merchant, TestCA
 from webhooks.wire.sender import Sender, SendingRules
 
-DEADLINE = timedelta(seconds=1)
+DEADLINE = timedelta(seconds=2)
 """For attempts that are to run into it: a table of silent merchants need not take 10 s a row."""
 
-_PATIENCE = timedelta(seconds=10)  # for attempts that are to be answered, on however busy a machine
+PATIENCE = timedelta(seconds=10)
+"""For attempts that are to be answered, on however busy a machine."""
 
 
 class MakeSender(Protocol):
@@ -51,7 +52,7 @@ def make_sender(ca: TestCA) -> Iterator[MakeSender]:
 
     def make(*, resolve: Callable[[str], list[str]] = to_loopback, **rules: Any) -> Sender:
         given: dict[str, Any] = {
-            "deadline": _PATIENCE,
+            "deadline": PATIENCE,
             "ca_bundle": ca.pem,
             "allowed_networks": (ip_network("127.0.0.0/8"),),
         }

@@ -44,9 +44,9 @@ def show(merchant_id: str, json_: bool) -> None:
 @as_json
 def reset(merchant_id: str, json_: bool) -> None:
     """Close a merchant's breaker and release what it holds, at once."""
+    held = sum(parts.views().count_held(merchant_id).values())  # before they go
     parts.gate().reset(merchant_id)
     parts.audit().note(f"breaker reset of {merchant_id}")
-    held = sum(parts.views().count_held(merchant_id).values())
     if json_:
         print_json({"merchant_id": merchant_id, "state": "working", "held": held})
     else:

@@ -116,8 +116,8 @@ def _as_json(journey: Journey) -> dict[str, object]:
 def _keep(playing: Playing) -> None:
     exports = "\n".join(f"  export {name}='{value}'" for name, value in playing.environment.items())
     example = playing.journeys[0].event["id"]
-    click.echo(_TRY.format(exports=exports, example=example, flower=playing.flower, login=playing.login), err=True)
     ended = threading.Event()
-    for how in (signal.SIGINT, signal.SIGTERM):
+    for how in (signal.SIGINT, signal.SIGTERM):  # before the text that says so invites them
         signal.signal(how, lambda *_: ended.set())
+    click.echo(_TRY.format(exports=exports, example=example, flower=playing.flower, login=playing.login), err=True)
     ended.wait()
