@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _WIDTH_IN_A_FILE = 160
 
@@ -23,12 +24,13 @@ def print_json(value: object) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows; a cell is text, a number, a moment, a duration or None."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    """Print rows; a cell is text, a number, a moment, a duration or None, and is printed as it is."""
+    # Text, never str: Rich would read markup and emoji in what a merchant answered or an operator wrote.
+    table = Table(title=Text(title, style="table.title"), title_justify="left", header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(words(cell) for cell in row))
+        table.add_row(*(Text(words(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_FILE).print(table)
 
 
