@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -159,31 +162,50 @@ def replay(
 
 
 def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
-    counted = parts.replays().count(wanted, again=again)
+    began = parts.replays().now()
+    counted = parts.replays().count(wanted, again=again, finished_before=began)
     total = sum(counted.values())
-    done = 0 if dry_run else _replay_in_batches(wanted, again, total)
-    if not dry_run:
-        parts.audit().note(f"replay of {_in_words(wanted)}", why=why, deliveries=done)
+    done = 0 if dry_run else _replay_in_batches(wanted, again, began, total, why)
     if json_:
         print_json({"matching": total, "by_merchant": counted, "replayed": done})
+    elif not total:
+        click.echo("nothing matches: no delivery is sent again")
     elif dry_run:
         print_table(f"{total} deliveries would be sent again", ["merchant", "deliveries"], sorted(counted.items()))
     else:
         click.echo(f"{done} deliveries are being sent again")
 
 
-def _replay_in_batches(wanted: Wanted, again: bool, total: int) -> int:
-    # A delivery that ends while the others are replayed must not be taken twice: what comes later does not count.
-    bounded = replace(wanted, until=wanted.until or datetime.now(UTC))
+def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int, why: str | None) -> int:
+    """Replay what had finished when the command began; however this ends, the audit tells how many it was."""
     done = 0
-    with click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
-        while done < total:
-            batch = parts.replays().replay_some(bounded, again=again, most=min(_BATCH, total - done))
-            if not batch:
-                break
-            done += batch
-            bar.update(batch)
+    try:
+        with (
+            _between_batches() as told_to_end,
+            click.progressbar(length=total, label="replaying", file=sys.stderr) as bar,
+        ):
+            while batch := parts.replays().replay_some(wanted, again=again, finished_before=began, most=_BATCH):
+                done += batch
+                bar.update(batch)
+                if told_to_end.is_set():
+                    raise click.Abort
+    finally:
+        if done:
+            parts.audit().note(f"replay of {_in_words(wanted)}", why=why, deliveries=done)
     return done
+
+
+@contextmanager
+def _between_batches() -> Iterator[threading.Event]:
+    """Let Ctrl-C wait for the end of a batch: one that is cut off from its answer is done all the same, uncounted."""
+    told = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(how, lambda *_: told.set()) for how in signals]
+    try:
+        yield told
+    finally:
+        for how, handler in zip(signals, before, strict=True):
+            signal.signal(how, handler)
 
 
 def _in_words(wanted: Wanted) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, select, update
@@ -37,20 +37,29 @@ class Replays:
         self._database = database
         self._max_age = max_age
 
-    def count(self, wanted: Wanted, *, again: bool) -> dict[str, int]:
+    def now(self) -> datetime:
+        """Return the moment by the ledger's clock, which is the one that says when deliveries finish."""
+        moment: datetime = self._database.rows(select(_NOW.label("moment")))[0].moment
+        return moment
+
+    def count(self, wanted: Wanted, *, again: bool, finished_before: datetime) -> dict[str, int]:
         """Return how many deliveries a replay would send again, by merchant."""
         chosen = matching(select(deliveries.c.merchant_id, func.count().label("number")), wanted)
-        rows = self._database.rows(chosen.where(_replayable(again=again)).group_by(deliveries.c.merchant_id))
+        rows = self._database.rows(
+            chosen.where(_replayable(again=again), deliveries.c.finished_at < finished_before).group_by(
+                deliveries.c.merchant_id
+            )
+        )
         return {row.merchant_id: row.number for row in rows}
 
-    def replay_some(self, wanted: Wanted, *, again: bool, most: int) -> int:
+    def replay_some(self, wanted: Wanted, *, again: bool, finished_before: datetime, most: int) -> int:
         """Send up to `most` matching deliveries again, the oldest first. Returns how many; call until there are none.
 
-        What is replayed is no longer final, and so does not match again.
+        With the same `finished_before` in every call none is taken twice: what is replayed finishes later, if at all.
         """
         chosen = (
             matching(select(deliveries.c.id), wanted)
-            .where(_replayable(again=again))
+            .where(_replayable(again=again), deliveries.c.finished_at < finished_before)
             .order_by(deliveries.c.accepted_at)
             .limit(most)
         )
