@@ -193,6 +193,8 @@ def test_the_new_secret_is_made_and_printed_once(system: System) -> None:
         (["rotate-secret", "acme", "--overlap", "31d"], "from 0 to 30d"),
         (["rotate-secret", "acme", "--secret", "a", "--generate-secret"], "exclude each other"),
         (["rotate-secret", "acme", "--finish", "--secret", "a"], "exclude each other"),
+        (["rotate-secret", "acme", "--finish", "--secret", ""], "exclude each other"),
+        (["rotate-secret", "acme", "--finish"], "acme has no overlap to end"),
         (["rotate-secret", "acme", "--secret", "-"], "the secret is empty"),
         (["rotate-secret", "acme", "--secret", ""], "the secret is empty"),
         (["rotate-secret", "acme", "--secret", "whsec_%CANARY"], "must go on in base64"),
@@ -207,6 +209,7 @@ def test_mistakes_change_nothing(system: System, arguments: Sequence[str], why: 
     line = refused("merchant", *arguments)
     assert why in line
     assert "CANARY" not in line
+    assert done("audit") == []
     send(PAID)
     assert signers(merchant.requests[0], SECRET) == (SECRET, None)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from webhooks import parts
+from webhooks import intake, parts
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
 from webhooks.errors import GateUnavailable, NotPossible
 from webhooks.model import Merchant
@@ -64,26 +64,37 @@ def set_(
 
     To replace a secret that is in use, see rotate-secret.
     """
-    changes = {"address": url or no_url, "secret": secret or generate_secret, "headers": standard_headers is not None}
+    changes = {
+        "address": url is not None or no_url,
+        "secret": secret is not None or generate_secret,
+        "headers": standard_headers is not None,
+    }
     if not any(changes.values()):
         raise NotPossible(
             "nothing to set; give --url, --no-url, --secret, --generate-secret or --[no-]standard-headers"
         )
-    if (url and no_url) or (secret and generate_secret):
+    if (url is not None and no_url) or (secret is not None and generate_secret):
         raise NotPossible("--url and --no-url, and --secret and --generate-secret, exclude each other")
-    if url:
-        rules = parts.sending_rules()
-        check_url(url, allow_http=rules.allow_http, guard=rules.guard)
+    _check(merchant_id, url)
+    known = parts.merchants().find(merchant_id)
     made = _made(merchant_id, standard_headers) if generate_secret else None
     registered = parts.merchants().set(
-        merchant_id, url=url, secret=made or _given(secret), standard_headers=standard_headers
+        merchant_id, url=url, secret=made or _given(secret), no_url=no_url, standard_headers=standard_headers
     )
-    if no_url:
-        registered = parts.merchants().clear_url(merchant_id)
-    parts.audit().note(f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}")
-    _print(registered, json_, secret=made)
-    if url:
-        _start_afresh(merchant_id)
+    _print(registered, json_, secret=made)  # before anything can fail: nobody would know the secret that was stored
+    try:
+        parts.audit().note(f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}")
+    finally:  # typed once more, it would be no new address
+        if url is not None and (known is None or known.url != url):
+            _start_afresh(merchant_id)
+
+
+def _check(merchant_id: str, url: str | None) -> None:
+    """Refuse an id that no event can carry, and an address that must not be used."""
+    intake.read({"merchant_id": merchant_id, "type": "any"})
+    if url is not None:
+        rules = parts.sending_rules()
+        check_url(url, allow_http=rules.allow_http, guard=rules.guard)
 
 
 def _start_afresh(merchant_id: str) -> None:
@@ -115,7 +126,7 @@ def rotate_secret(
     new one; from then on X-Webhook-Signature with the new one. Retries and held deliveries are signed when they are
     sent. During an overlap only --finish and --overlap 0, which replaces both secrets at once, are possible.
     """
-    if (secret and generate_secret) or (finish and (secret or generate_secret)):
+    if sum((secret is not None, generate_secret, finish)) > 1:
         raise NotPossible("--secret, --generate-secret and --finish exclude each other")
     if finish:
         rotated = parts.merchants().finish_rotation(merchant_id)
@@ -124,8 +135,8 @@ def rotate_secret(
         return
     made = _made(merchant_id) if secret is None else None
     rotated = parts.merchants().rotate(merchant_id, secret=made or _given(secret) or "", overlap=overlap)
+    _print(rotated, json_, secret=made)  # first, as in set
     parts.audit().note(f"rotated the secret of {merchant_id}, overlap {in_words(overlap) if overlap else 'none'}")
-    _print(rotated, json_, secret=made)
 
 
 @merchant.command("pause")

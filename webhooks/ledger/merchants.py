@@ -40,22 +40,31 @@ class Merchants:
         self._cipher = cipher
 
     def set(
-        self, merchant_id: str, *, url: str | None, secret: str | None, standard_headers: bool | None = None
+        self,
+        merchant_id: str,
+        *,
+        url: str | None,
+        secret: str | None,
+        no_url: bool = False,
+        standard_headers: bool | None = None,
     ) -> Merchant:
         """Register a merchant or change it; what is None stays as it was. A new secret counts alone, and at once.
 
-        Raises NotPossible when an address would stand without a secret: every POST is signed.
+        `no_url` takes its address away. Raises NotPossible when an address would stand without a secret, since every
+        POST is signed, and for an unknown merchant that is given neither.
         """
         known = self.find(merchant_id)
-        if url and not secret and not (known and known.has_secret):
+        if url is not None and secret is None and not (known and known.has_secret):
             raise NotPossible(f"{merchant_id} has no secret yet; add --secret or --generate-secret")
         changes: dict[str, Any] = {"updated_at": func.now()}
-        if url is not None:
+        if url is not None or no_url:
             changes["url"] = url
         if secret is not None:
             changes |= {"secret": self._encrypted(secret), "previous_secret": None, "previous_until": None}
         if standard_headers is not None:
             changes["standard_headers"] = standard_headers
+        if url is None and secret is None:
+            return self._change(merchant_id, **changes)
         rows = self._database.rows(
             insert(merchants)
             .values(id=merchant_id, **changes)
@@ -97,7 +106,9 @@ class Merchants:
         return _merchant(rows[0])
 
     def finish_rotation(self, merchant_id: str) -> Merchant:
-        """End an overlap now: the new secret counts alone. Raises NotPossible for an unknown merchant."""
+        """End an overlap now: the new secret counts alone. Raises NotPossible when there is none."""
+        if self.get(merchant_id).previous_secret_until is None:
+            raise NotPossible(f"{merchant_id} has no overlap to end: its secret counts alone")
         return self._change(merchant_id, previous_secret=None, previous_until=None)
 
     def _encrypted(self, secret: str) -> bytes:
@@ -109,7 +120,7 @@ class Merchants:
 
     def clear_url(self, merchant_id: str) -> Merchant:
         """Take a merchant's address away: its deliveries are held until it has one again."""
-        return self._change(merchant_id, url=None)
+        return self.set(merchant_id, url=None, secret=None, no_url=True)
 
     def pause(self, merchant_id: str, *, paused: bool) -> Merchant:
         """Hold a merchant's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""
@@ -119,7 +130,7 @@ class Merchants:
         rows = self._database.rows(
             merchants.update()
             .where(merchants.c.id == merchant_id)
-            .values(updated_at=func.now(), **changes)
+            .values({"updated_at": func.now(), **changes})
             .returning(*_SHOWN)
         )
         if not rows:
