@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,12 @@ BASE = {"id": "e-1", "type": "payment.status_changed", "merchant_id": "acme"}
 
 class _Status(StrEnum):
     PAID = "paid"
+
+
+class _Text(str, Enum):  # noqa: UP042 - as many code bases have it; its str() is its name
+    PAID = "paid"
+    TYPE = "payment.status_changed"
+    ACME = "acme"
 
 
 def _nested(depth: int) -> list[Any]:
@@ -37,6 +43,15 @@ def test_body_is_the_event_as_given() -> None:
     assert event.body.decode() == (
         '{"id":"e-1","type":"payment.status_changed","merchant_id":"acme",'
         '"name":"Zoë 🧾 日本","list":[1,2.5,null,true],"flat":{}}'
+    )
+
+
+def test_members_of_an_enumeration_stand_for_their_text() -> None:
+    """Whether their `str()` is their value or, as for `(str, Enum)`, their name."""
+    event = read({"id": _Text.ACME, "type": _Text.TYPE, "merchant_id": _Text.ACME, "status": _Text.PAID, _Text.PAID: 1})
+    assert (event.id, event.type, event.merchant_id, event.money) == ("acme", "payment.status_changed", "acme", True)
+    assert event.body == (
+        b'{"id":"acme","type":"payment.status_changed","merchant_id":"acme","status":"paid","paid":1}'
     )
 
 

@@ -70,10 +70,15 @@ def read(event: object) -> Event:
     )
 
 
+def id_from(name: str) -> str:
+    """Return the delivery id that a foreign name stands for: itself where it may be one, or always the same one."""
+    return name if _ID.fullmatch(name) else str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+
+
 def _checked_id(value: object) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InvalidEvent("id: must be 1 to 128 characters of A-Z a-z 0-9 . _ : - (leave it out to have one made)")
-    return str(value)
+    return _plain(value)
 
 
 def _checked_name(fields: Mapping[Any, Any], name: str) -> str:
@@ -82,7 +87,12 @@ def _checked_name(fields: Mapping[Any, Any], name: str) -> str:
         raise InvalidEvent(f"{name}: must be a non-empty string")
     if len(value) > _MAX_NAME or not value.isprintable():
         raise InvalidEvent(f"{name}: must be at most {_MAX_NAME} printable characters")
-    return str(value)
+    return _plain(value)
+
+
+def _plain(text: str) -> str:
+    """Return the text itself: `str()` of an enumeration's member would be its name."""
+    return str.__str__(text)
 
 
 def _serialise(fields: Mapping[Any, Any]) -> bytes:
@@ -128,7 +138,7 @@ def _checked_text(value: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidEvent(f"{where}: holds half a surrogate pair, which is not Unicode text") from None
-    return str(value)
+    return _plain(value)
 
 
 def _checked_key(key: object, where: str) -> str:

@@ -40,7 +40,12 @@ class Release:
 
     def probe_of(self, merchant_id: str, slot: str) -> bool:
         """Offer the held delivery with the fewest fast attempts spent as the probe. Returns whether there was one."""
-        for message in self._backlog.release_probe(merchant_id):
+        try:
+            chosen = self._backlog.release_probe(merchant_id)
+        except LedgerUnavailable as error:
+            log.warning("merchant %s: its probe waits for the next offer: %s", merchant_id, error)
+            return False
+        for message in chosen:
             self._publisher.publish(replace(message, slot=slot))
             return True
         self._gate.drained(merchant_id, [slot])

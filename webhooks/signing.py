@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Sequence
 
-Secret = str | bytes
+Secret = str | bytes | bytearray
 Secrets = Secret | Sequence[Secret]
 
 DEFAULT_TOLERANCE = 300
@@ -82,6 +82,8 @@ def _signed(timestamp: int | str, body: bytes) -> bytes:
 
 
 def _key(secret: Secret) -> bytes:
+    if not isinstance(secret, str | bytes | bytearray):
+        raise TypeError("a secret is text or bytes")
     key = secret.encode() if isinstance(secret, str) else bytes(secret)
     if not key:
         raise ValueError("the secret is empty")
@@ -101,7 +103,7 @@ def standard_key(secret: Secret) -> bytes:
 
 
 def _each(secret: Secrets) -> Sequence[Secret]:
-    several = [secret] if isinstance(secret, str | bytes) else list(secret)
+    several = [secret] if isinstance(secret, str | bytes | bytearray) else list(secret)
     if not several:
         raise ValueError("no secret to work with")
     return several

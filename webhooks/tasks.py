@@ -63,7 +63,10 @@ class Deliver(Task):  # type: ignore[misc]
         if options:
             raise NotPossible(f"deliver takes countdown or eta and no other option, not {', '.join(sorted(options))}")
         wait = _wait(countdown, eta)
-        queued = wait <= get_settings().horizon and publisher().may_try()
+        if wait >= get_settings().max_age:
+            raise NotPossible("countdown, eta: by then the delivery would have expired")
+        # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
+        queued = wait <= 2 * get_settings().sweep_interval and publisher().may_try()
         message = parts.ledger().record(event, wait=wait, queued=queued)
         if message and queued:
             publisher().publish(message, wait)
@@ -134,12 +137,17 @@ def _accept_by_name(task: Deliver, event: dict[str, Any]) -> NoReturn:
     """Record a complete event that came without this package; until that is done the message is its only copy."""
     try:
         if not _is_known_identity(event):
-            task.apply_async((event,))
+            task.apply_async((_named(event, task.request.id),))
     except LedgerUnavailable as error:
         log.warning("an event by name waits for the ledger: %s", error)
         _keep(task, event)
         raise _waiting(str(error)) from None
     raise Ignore
+
+
+def _named(event: object, task_id: str) -> object:
+    """Give an event without an id its message's: a message that comes twice is one delivery."""
+    return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
 
 
 def _keep(task: Deliver, event: dict[str, Any]) -> None:
@@ -192,7 +200,7 @@ def courier() -> Courier:
         publisher=publisher(),
         release=_release(),
         may_count_down=lambda wait: (
-            wait <= horizon and len(worker_state.reserved_requests) < _COUNTDOWNS and publisher().may_try()
+            wait <= horizon and len(worker_state.scheduled_requests) < _COUNTDOWNS and publisher().may_try()
         ),
     )
 

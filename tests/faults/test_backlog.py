@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.faults.conftest import MakeRows
 from tests.system import System
-from webhooks import tasks
+from webhooks import app, deliver, tasks
 from webhooks.app import DELIVERIES
 from webhooks.model import HeldFor, State
 
@@ -52,6 +52,24 @@ def test_a_backlog_shrinks_at_the_rate_of_workers(system: System, make_rows: Mak
         )
     assert ticks == 20
     assert len(seen) == seen.total() == 4000
+
+
+def test_a_worker_takes_no_more_countdowns_than_its_memory_should_hold(system: System) -> None:
+    """Past two thousand waiting messages a retry waits in the ledger (I7)."""
+    system.set(fast_waits="60")
+    merchant = system.merchant("acme")
+    merchant.answers(503)
+    system.start()
+    deliver.delay({"id": "few", "type": "kyc.status_changed", "merchant_id": "acme"})
+    system.wait_until(lambda: system.sql("SELECT 1 FROM attempts"), "it has failed once")
+    for number in range(2000):
+        # Long stale, but a worker finds that out only when it is time.
+        app.send_task("webhooks.deliver", args=[{"id": f"old-{number}", "merchant_id": "acme"}], countdown=300)
+    system.wait_until(lambda: system.redis().hlen("unacked") >= 2000, "they wait in the worker")
+    deliver.delay({"id": "many", "type": "kyc.status_changed", "merchant_id": "acme"})
+    system.wait_until(lambda: system.sql("SELECT count(*) AS n FROM attempts")[0].n == 2, "both have")
+    rows = system.sql("SELECT id, queued_at IS NOT NULL AS queued FROM deliveries")
+    assert {row.id: row.queued for row in rows} == {"few": True, "many": False}
 
 
 def test_no_state_is_left_alone(system: System, make_rows: MakeRows) -> None:

@@ -170,6 +170,17 @@ def test_an_outage_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixt
     ]
 
 
+def test_asking_for_nobody_is_no_sign_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    """With nothing held the sweep has no question, and Redis is not asked."""
+    inner, clock = _Switched(), _Seconds()
+    gate = ResilientGate(inner, clock=clock)
+    inner.away = True
+    gate.admit(MERCHANT, "one")
+    clock.now += 2
+    assert gate.offer([]) == {}
+    assert "gate.back" not in caplog.text
+
+
 def test_while_one_thread_tries_the_others_do_not_wait() -> None:
     """After the pause one delivery asks and waits for its timeout; a hundred others go on meanwhile."""
     inner, clock = _Switched(), _Seconds()

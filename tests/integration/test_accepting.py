@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import psycopg2
 import pytest
+from psycopg2.extras import RealDictCursor
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.system import SECRET, System
-from webhooks import app, deliver, record
+from webhooks import app, deliver, intake, record
 from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable, NotPossible
 from webhooks.model import State
 from webhooks.signing import verify
@@ -85,6 +88,21 @@ def test_countdown_delays_the_first_attempt(system: System) -> None:
     assert system.redis().llen("deliveries") == 0
 
 
+def test_a_countdown_waits_in_the_ledger_and_not_in_a_worker(system: System) -> None:
+    """It comes when it is due, and one past the delivery's age is refused (I7)."""
+    merchant = system.merchant("acme")
+    system.start()
+    deliver.apply_async((EVENT,), countdown=4)
+    assert system.redis().llen("deliveries") == 0
+    (row,) = system.sql("SELECT queued_at FROM deliveries")
+    assert row.queued_at is None
+    system.wait_for_state(State.DELIVERED, "evt-1")
+    (accepted,) = system.sql("SELECT accepted_at FROM deliveries")
+    assert merchant.requests[0].at - accepted.accepted_at >= timedelta(seconds=4)
+    with pytest.raises(NotPossible, match="expired"):
+        deliver.apply_async(({**EVENT, "id": "evt-2"},), countdown=30 * 24 * 3600)
+
+
 def test_ledger_down_means_not_accepted(system: System) -> None:
     """Without the ledger `delay` fails with one clear error, and publishes nothing."""
     system.set(database_url="postgresql://nobody@127.0.0.1:1/none")
@@ -128,7 +146,7 @@ def test_recorded_in_the_callers_transaction(system: System, database_url: str) 
 def test_conflict_inside_a_transaction_leaves_it_usable(system: System, database_url: str) -> None:
     """A refused event doesn't abort what else the caller's transaction holds."""
     deliver.delay(EVENT)
-    plain = psycopg2.connect(database_url)
+    plain = psycopg2.connect(database_url, cursor_factory=RealDictCursor)  # rows by name are rows too
     with pytest.raises(EventConflict):
         record(plain, {**EVENT, "amount": "1"})
     record(plain, EVENT)  # the same body is no conflict
@@ -164,6 +182,21 @@ def test_sent_by_name_is_recorded_by_the_worker(system: System) -> None:
     app.send_task("webhooks.deliver", args=[{**EVENT, "id": "evt-2"}])
     system.wait_for_state(State.DELIVERED, "evt-2")
     assert [request.webhook_id for request in merchant.requests] == ["evt-1", "evt-2"]
+
+
+@pytest.mark.parametrize("task_id", ["one-message", "order/42"])
+def test_by_name_without_an_id_twice_is_one_delivery(system: System, task_id: str) -> None:
+    """A message may come twice: its own id names the event, itself or, where it cannot, by what is made of it."""
+    merchant = system.merchant("acme")
+    system.start()
+    nameless = {name: value for name, value in EVENT.items() if name != "id"}
+    for _ in range(2):
+        app.send_task("webhooks.deliver", args=[nameless], task_id=task_id)
+    deliver.delay({**EVENT, "id": "evt-after"})
+    system.wait_for_count(State.DELIVERED, 2)
+    system.wait_until(lambda: not system.redis().hlen("unacked"), "both messages have been read")
+    assert len(merchant.requests) == 2
+    assert {request.webhook_id for request in merchant.requests} == {"evt-after", intake.id_from(task_id)}
 
 
 def test_by_name_while_the_ledger_is_away(system: System) -> None:

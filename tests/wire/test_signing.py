@@ -130,6 +130,16 @@ def test_an_empty_secret_is_the_receivers_mistake(secret: Secrets) -> None:
         verify(secret, timestamp=NOW, signature=GOOD, body=BODY, now=NOW)
 
 
+def test_a_secret_may_be_a_bytearray_and_nothing_else() -> None:
+    """It is one secret, not a list of numbers, each of which would be so many zeros."""
+    given: dict[str, Any] = {"timestamp": "1700000000", "body": b"{}", "tolerance": None}
+    good, forged = sign(b"secret", 1700000000, b"{}"), sign(bytes(115), 1700000000, b"{}")
+    assert verify(bytearray(b"secret"), signature=good, **given)
+    assert not verify(bytearray(b"secret"), signature=forged, **given)
+    with pytest.raises(TypeError, match="text or bytes"):
+        verify([115], signature=forged, **given)  # type: ignore[list-item]
+
+
 def test_a_decoded_body_is_the_receivers_mistake() -> None:
     """Verifying text in place of the raw bytes fails loudly, not with a puzzling no."""
     with pytest.raises(TypeError, match="raw bytes"):

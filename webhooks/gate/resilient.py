@@ -52,6 +52,8 @@ class ResilientGate:
     def offer(self, merchant_ids: Iterable[str]) -> dict[str, Offer]:
         """As `Gate.offer`; without an answer one delivery of each merchant may go."""
         asked = tuple(merchant_ids)
+        if not asked:
+            return {}  # Redis would not be asked, and not asking is no sign that it is back
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
         return self._ask(lambda: self._gate.offer(asked), trickle)
 

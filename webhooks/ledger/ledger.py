@@ -43,8 +43,7 @@ class Ledger:
         new = self.database.rows(statements.RECORD, self.values_of(event, wait=wait, queued=queued))
         if new:
             return Message(event.id, event.merchant_id, event.type, turn=0, queued_at=new[0].accepted_at)
-        known = self.database.rows(statements.DIGEST, {"the_id": event.id})
-        if known and bytes(known[0].body_sha256) != event.body_sha256:
+        if self.database.rows(statements.CONFLICT, {"the_id": event.id, "the_body_sha256": event.body_sha256}):
             raise EventConflict.of(event.id)
         return None
 

@@ -20,8 +20,8 @@ def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
     """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
     accepted = intake.read(event)
     if not _rows(connection, statements.RECORD, ledger.values_of(accepted)):
-        known = _rows(connection, statements.DIGEST, {"the_id": accepted.id})
-        if known and bytes(known[0][0]) != accepted.body_sha256:
+        same = {"the_id": accepted.id, "the_body_sha256": accepted.body_sha256}
+        if _rows(connection, statements.CONFLICT, same):
             raise EventConflict.of(accepted.id)
     return accepted.id
 

@@ -66,7 +66,7 @@ RECORD = (
     .returning(deliveries.c.accepted_at)
 )
 
-DIGEST = select(deliveries.c.body_sha256).where(deliveries.c.id == _the("id"))
+CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
 
 CLAIM = (
     of_this_turn()
