@@ -11,10 +11,11 @@ import click
 from celery import Celery
 from celery.loaders.app import AppLoader
 from celery.signals import worker_init
+from celery.utils.imports import cwd_in_path
 from kombu.entity import Exchange, Queue
 
 from webhooks import parts
-from webhooks.errors import LedgerOutdated, LedgerUnavailable, SettingsError, WebhooksError
+from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError, WebhooksError
 from webhooks.settings import Settings, get_settings
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,9 @@ def _required(settings: Settings) -> dict[str, Any]:
         "beat_scheduler": "webhooks.consuming:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
-            # An old sweep message is worthless: the next one does its work.
-            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 5)}},
+            # An old sweep message is worthless: the next one does its work. Not older than seconds, since beat's clock
+            # sets the time and a worker's compares it: where they differ by more, no sweep would ever run.
+            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 300)}},
             "prune": {"task": "webhooks.prune", "schedule": 60, "options": {"expires": 60}},
         },
     }
@@ -103,7 +105,8 @@ def _tuned(module: str | None) -> dict[str, Any]:
     if module is None:
         return {}
     try:
-        found = import_module(module)
+        with cwd_in_path():  # where celeryconfig.py lies, although Celery itself looks there for -A only
+            found = import_module(module)
     except ImportError as error:
         raise SettingsError(f"WEBHOOKS_CELERY_CONFIG: cannot import {module}: {error}") from None
     return {name: value for name, value in vars(found).items() if name.islower() and not name.startswith("_")}
@@ -121,15 +124,16 @@ class Loader(AppLoader):  # type: ignore[misc]
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
-def _check_ledger(sender: Any, **_: Any) -> None:
-    """Say at start, in one line, that the ledger has no tables or old ones; one that is away may come back."""
+def _check_start(sender: Any, **_: Any) -> None:
+    """Say at start, in one line, what would keep this worker from sending; a ledger that is away may come back."""
     if sender.app is not app:
         return  # a producer's own worker
     from webhooks.ledger import schema  # noqa: PLC0415 - Alembic: producers and most commands start without it
 
     try:
+        parts.sender()  # reads the CA bundle and the proxy's URL
         schema.check(parts.database())
-    except LedgerOutdated as error:
+    except (LedgerOutdated, LocalFault, SettingsError) as error:
         _end(error)
     except LedgerUnavailable as error:
         log.warning("%s; going on until it can", error)

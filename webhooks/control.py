@@ -34,6 +34,7 @@ def reset_breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     """Close a merchant's breaker; what it holds is released at once, paced."""
     try:
         parts.gate().reset(merchant_id)
+        parts.audit().note(f"breaker reset of {merchant_id}", why="by celery control")
     except WebhooksError as error:
         return {"error": str(error)}
     return {"ok": f"breaker of {merchant_id} reset"}

@@ -36,7 +36,7 @@ _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """No attempt was made: the delivery is held for something, or (None) its message was stale and is dropped."""
+    """Nothing follows: the delivery is held for something, or (None) the message was stale or the attempt too late."""
 
     held_for: HeldFor | None
 
@@ -77,7 +77,8 @@ class Courier:
         self._tell_gate(message.merchant_id, admission, attempt.outcome)
         if retry and ours:
             self._reschedule(delivery, retry, clock.now())
-        return decision
+        # Too late, and nothing follows: somebody else has the delivery, or it has ended.
+        return decision if ours or isinstance(decision, Delivered) else SetAside(None)
 
     def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
         """Hold what the gate holds: a row that nobody touches, and no message."""

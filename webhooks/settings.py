@@ -13,6 +13,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
@@ -24,6 +25,7 @@ from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
 
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_OF_KUBERNETES = ("WEBHOOKS_SERVICE_", "WEBHOOKS_PORT")  # set in every pod where a Service has the name webhooks
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
@@ -34,7 +36,10 @@ def parse_duration(text: Any) -> Any:
     match = _DURATION.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a duration; write seconds or a number with ms, s, m, h or d, such as 15m")
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any duration can be") from None
 
 
 def _split(text: Any) -> Any:
@@ -106,14 +111,14 @@ class Settings(BaseSettings):
     def _is_postgresql(cls, value: SecretStr) -> SecretStr:
         if not re.match(r"postgresql(\+psycopg2)?://", value.get_secret_value()):
             raise ValueError("it is not a PostgreSQL URL such as postgresql://user:password@host/name")
-        return value
+        return _well_formed(value)
 
     @field_validator("broker_url", "redis_url")
     @classmethod
     def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
         if value and not value.get_secret_value().startswith(("redis://", "rediss://")):
             raise ValueError("it is not a Redis URL such as redis://host:6379/0")
-        return value
+        return value and _well_formed(value)
 
     @field_validator("secrets_key")
     @classmethod
@@ -167,6 +172,18 @@ class Settings(BaseSettings):
         )
 
 
+def _well_formed(url: SecretStr) -> SecretStr:
+    """Refuse what a client would stumble over later, telling a piece of the password."""
+    try:
+        parts = urlsplit(url.get_secret_value())
+        clear = parts.port is not False and parts.netloc.count("@") <= 1
+    except ValueError:
+        clear = False
+    if not clear:
+        raise ValueError("its host or port cannot be told; in a password, @ / : # ? and % must be percent-encoded")
+    return url
+
+
 def _cipher(keys: SecretStr) -> MultiFernet:
     return MultiFernet([Fernet(key) for key in _split(keys.get_secret_value())])
 
@@ -189,7 +206,7 @@ def _refuse_unknown(names: Iterable[str]) -> None:
     """Refuse a mistyped name: a setting that silently does nothing is worse than none."""
     known = [f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields]
     for name in names:
-        if name not in known:
+        if name not in known and not name.startswith(_OF_KUBERNETES):
             near = get_close_matches(name, known, n=1)
             raise SettingsError(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
 

@@ -42,6 +42,7 @@ class Database:
             connect_args={
                 "options": _SESSION,
                 "application_name": "webhooks",
+                "client_encoding": "utf8",
                 "connect_timeout": 5,
                 "keepalives_idle": 15,
                 "keepalives_interval": 5,

@@ -1,0 +1,103 @@
+"""What keeps a process from starting is one line, with exit status 2; what need not keep it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from tests.system import System
+from webhooks import parts
+from webhooks.errors import LedgerOutdated
+from webhooks.ledger import schema
+from webhooks.ledger.database import Database
+from webhooks.settings import get_settings
+
+
+def test_the_module_beside_the_process_is_found(system: System) -> None:
+    """`WEBHOOKS_CELERY_CONFIG=celeryconfig` means the file in the working directory, also of an installed command."""
+    (system.folder / "beside.py").write_text("worker_concurrency = 3\n")
+    system.set(celery_config="beside")
+    celery = str(Path(sys.executable).with_name("celery"))
+    done = subprocess.run(
+        [celery, "-A", "webhooks", "report"],
+        cwd=system.folder,
+        env=system.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "worker_concurrency: 3" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("proxy_url", "https://user:canary@proxy:3128", "the proxy must be given as http://"),
+        ("ca_bundle", "", "the CA bundle"),
+    ],
+)
+def test_a_worker_that_could_send_nothing_does_not_start(system: System, name: str, value: str, why: str) -> None:
+    """A proxy that cannot be used and a CA bundle that is none are told at start, not at every attempt."""
+    no_bundle = system.folder / "empty.pem"
+    no_bundle.write_text("no certificate\n")
+    system.set(**{name: value or no_bundle})
+    done = system.run("celery", "-A", "webhooks", "worker")
+    assert done.returncode == 2
+    assert why in done.stderr.splitlines()[-1]
+    assert "canary" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BROKER_URL", "redis://:canary/cret@host:6379/0"),
+        ("BROKER_URL", "redis://localhost:canary/0"),
+        ("REDIS_URL", "rediss://:a@canary@host/0"),
+        ("DATABASE_URL", "postgresql://user:ab@canary@host/db"),
+        ("DATABASE_URL", "postgresql://user:pw@host:canary/db"),
+        ("MAX_AGE", "99999999999999d"),
+    ],
+)
+def test_a_malformed_value_is_named_and_not_repeated(system: System, name: str, value: str) -> None:
+    """One line that names the setting; no piece of what may be a password."""
+    system.set(**{name.lower(): value})
+    done = system.run("webhooks", "status")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert f"WEBHOOKS_{name}: " in done.stderr
+    assert "canary" not in done.stderr
+
+
+def test_what_kubernetes_sets_is_no_mistake(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a Service has the name webhooks, every pod gets variables that look like settings."""
+    for name in ("WEBHOOKS_SERVICE_HOST", "WEBHOOKS_SERVICE_PORT", "WEBHOOKS_PORT", "WEBHOOKS_PORT_80_TCP_ADDR"):
+        monkeypatch.setenv(name, "10.0.0.1")
+    assert get_settings().lane == 10
+
+
+def test_the_tables_of_the_next_release_stop_nobody(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """Workers are replaced one by one, and a release is taken back: its tables stay, and are told in the log."""
+    system.sql("UPDATE alembic_version SET version_num = 'next'")
+    schema.check(parts.database())
+    assert "of a later release" in caplog.text
+    assert schema.upgrade(parts.database()) == ("next", "next")
+
+
+def test_a_database_in_another_alphabet_is_refused(system: System) -> None:
+    """An answer that it cannot hold could not be written down, and would be sent again and again."""
+    connection = psycopg2.connect(system.servers.postgres.url())
+    connection.autocommit = True
+    cursor = connection.cursor()
+    name = f"{parts.database().engine.url.database}_latin"
+    cursor.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    latin = Database(system.servers.postgres.url(name))
+    with pytest.raises(LedgerOutdated, match="LATIN1"):
+        schema.upgrade(latin)
+    with pytest.raises(LedgerOutdated, match="LATIN1"):
+        schema.check(latin)
+    latin.dispose()
+    cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    connection.close()
