@@ -7,7 +7,9 @@ import subprocess
 from collections import Counter
 
 import pytest
+from sqlalchemy import text
 
+from tests.command import refused
 from tests.integration.test_breaker import pause
 from tests.merchant import Merchant
 from tests.system import System
@@ -63,8 +65,8 @@ def test_replaying_twice_in_a_row_sends_twice(system: System) -> None:
     accept("evt-1")
     for expected in (2, 3):
         system.wait_for_state(State.DELIVERED, "evt-1")
-        refused = command(system, "replay", "evt-1", "--why", "lost")
-        assert (refused.returncode, refused.stderr) == (
+        done = command(system, "replay", "evt-1", "--why", "lost")
+        assert (done.returncode, done.stderr) == (
             1,
             "evt-1: it was delivered; add --again to send it once more\n",
         )
@@ -87,6 +89,18 @@ def test_what_will_be_sent_anyway_is_not_replayed(system: System) -> None:
         "nothing: there is no such delivery",
     ]
     assert json.loads(system.run("webhooks", "audit", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("again", [(), ("--again",)], ids=["failed", "again"])
+def test_what_somebody_else_holds_is_named_so(system: System, again: tuple[str, ...]) -> None:
+    """A failed delivery whose row is locked is not called delivered."""
+    accept("evt-1")
+    system.sql("UPDATE deliveries SET state = 'failed', reason = 'expired', finished_at = now(), sweep_at = NULL")
+    with parts.database().engine.connect().execution_options(isolation_level="READ COMMITTED") as other:
+        other.execute(text("SELECT id FROM deliveries FOR UPDATE"))
+        assert refused("delivery", "replay", "evt-1", "--why", "x", *again) == (
+            "evt-1: somebody else is at it; try again in a moment"
+        )
 
 
 def test_a_bulk_replay_takes_what_was_chosen_and_nothing_else(system: System) -> None:

@@ -71,7 +71,7 @@ class Replays:
         replayed = self._replay(chosen)
         states = self._states([delivery_id for delivery_id in delivery_ids if delivery_id not in replayed])
         return [
-            Verdict(delivery_id, None if delivery_id in replayed else _why_no_replay(states.get(delivery_id)))
+            Verdict(delivery_id, None if delivery_id in replayed else _why_no_replay(states.get(delivery_id), again))
             for delivery_id in delivery_ids
         ]
 
@@ -136,7 +136,7 @@ def _replayable(*, again: bool) -> ColumnElement[bool]:
     return and_(deliveries.c.state.in_(states), deliveries.c.body.is_not(None))
 
 
-def _why_no_replay(row: Any) -> str:
+def _why_no_replay(row: Any, again: bool) -> str:
     match row:
         case None:
             return "there is no such delivery"
@@ -144,8 +144,10 @@ def _why_no_replay(row: Any) -> str:
             return f"it is {row.state}, and will be sent anyway"
         case _ if row.pruned:
             return "its body has been pruned"
-        case _:
+        case _ if row.state == State.DELIVERED and not again:
             return "it was delivered; add --again to send it once more"
+        case _:  # its row was locked
+            return "somebody else is at it; try again in a moment"
 
 
 def _why_no_cancel(row: Any) -> str:
