@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
-from tests.command import run
+import pytest
+from click.testing import CliRunner
+
+from tests.command import done, run
 from tests.courier import accept, send
 from tests.system import System
 from webhooks import parts
+from webhooks.cli import main
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
 
@@ -32,3 +36,39 @@ def test_a_reason_is_listed_as_it_was_written(system: System) -> None:
     """`audit` prints what an operator typed."""
     parts.audit().note("paused acme", why="[/x] see [red]")
     assert "[/x] see [red]" in run("audit").stdout
+
+
+def test_a_list_says_when_there_are_more(system: System) -> None:
+    """The newest are shown, as many as asked for, and the title tells a part from the whole."""
+    for number in range(3):
+        accept({**EVENT, "id": f"evt-{number}"})
+        system.sql("UPDATE deliveries SET accepted_at = accepted_at - interval '1 minute'")
+    some = run("delivery", "list", "--limit", "2").stdout
+    assert "the newest 2 deliveries; there are more" in some
+    assert "evt-0" not in some
+    assert [item["id"] for item in done("delivery", "list", "--limit", "2")] == ["evt-2", "evt-1"]
+    assert run("delivery", "list", "--limit", "3").stdout.startswith("3 deliveries")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["merchant", "set", "acme", "--secret", "CANARY\udcff"],
+        ["merchant", "show", "CANARY\udcff"],
+        ["delivery", "list", "--type", "CANARY\udcff"],
+        ["--CANARY\udcff"],
+    ],
+    ids=ascii,
+)
+def test_an_argument_that_is_not_utf_8_is_refused(system: System, arguments: Sequence[str]) -> None:
+    """One line names its place, and quotes nothing of it."""
+    result = run(*arguments)
+    assert (result.exit_code, result.output) == (2, f"webhooks: argument {len(arguments)} is not UTF-8\n")
+    assert system.sql("SELECT id FROM merchants") == []
+
+
+def test_a_secret_on_standard_input_that_is_not_utf_8_is_refused(system: System) -> None:
+    """One line, which quotes nothing of it."""
+    result = CliRunner().invoke(main, ["merchant", "set", "acme", "--secret", "-"], input=b"CANARY\xff\n")
+    assert (result.exit_code, result.output) == (1, "webhooks: the secret on standard input is not UTF-8\n")
+    assert system.sql("SELECT id FROM merchants") == []

@@ -19,6 +19,16 @@ from webhooks.errors import SettingsError, WebhooksError
 class Command(click.Group):
     """Turns our errors into one line and an exit status: 2 for a setting, 1 for anything else."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse what is not UTF-8 before anybody works with it; nothing of it is quoted, for it may be a secret."""
+        for number, given in enumerate(args, 1):
+            try:
+                given.encode()
+            except UnicodeEncodeError:  # bytes that are not UTF-8 come as halves of surrogate pairs
+                click.echo(f"webhooks: argument {number} is not UTF-8", err=True)
+                ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:

@@ -82,7 +82,8 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
 @as_json
 def list_(limit: int, json_: bool, **narrowed: Any) -> None:
     """List deliveries, the newest first."""
-    found = parts.views().deliveries(Wanted(**narrowed), limit)
+    asked = parts.views().deliveries(Wanted(**narrowed), limit + 1)  # one more tells whether there are more
+    found = asked[:limit]
     if json_:
         print_json(found)
         return
@@ -90,7 +91,9 @@ def list_(limit: int, json_: bool, **narrowed: Any) -> None:
         (item["id"], item["merchant_id"], item["type"], _standing(item), item["attempts"], item["accepted_at"])
         for item in found
     ]
-    print_table(f"{len(rows)} deliveries", ["delivery", "merchant", "type", "state", "attempts", "accepted"], rows)
+    title = f"the newest {limit} deliveries; there are more, see --limit" if len(asked) > limit else None
+    columns = ["delivery", "merchant", "type", "state", "attempts", "accepted"]
+    print_table(title or f"{len(rows)} deliveries", columns, rows)
 
 
 @delivery.command("show")

@@ -167,10 +167,19 @@ def _pause(merchant_id: str, why: str | None, json_: bool, *, paused: bool) -> N
 
 
 def _given(secret: str | None) -> str | None:
-    text = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105
+    text = _typed_in() if secret == "-" else secret  # noqa: S105
     if text is not None and not text:
         raise NotPossible("the secret is empty")
     return text
+
+
+def _typed_in() -> str:
+    try:
+        line = sys.stdin.readline().strip()
+        line.encode()  # by the locale, Python refuses bytes that are not UTF-8 or hands them on as half surrogate pairs
+    except UnicodeError:
+        raise NotPossible("the secret on standard input is not UTF-8") from None
+    return line
 
 
 def _made(merchant_id: str, standard_headers: bool | None = None) -> str:
