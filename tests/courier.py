@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, update
 
 from webhooks import intake, parts
 from webhooks.delivery import SetAside
@@ -27,8 +27,9 @@ def attempt(message: Message) -> Decision | SetAside:
 
 
 def attempt_again(message: Message) -> Decision | SetAside:
-    """Make the next attempt of a pending delivery, due or not."""
-    (row,) = parts.database().rows(select(deliveries.c.turn).where(deliveries.c.id == message.id))
+    """Make the next attempt of a pending delivery, which becomes due now."""
+    due_now = update(deliveries).where(deliveries.c.id == message.id).values(due_at=func.now())
+    (row,) = parts.database().rows(due_now.returning(deliveries.c.turn))
     return attempt(Message(message.id, message.merchant_id, message.type, row.turn, datetime.now(UTC)))
 
 

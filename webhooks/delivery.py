@@ -76,13 +76,15 @@ class Courier:
         telemetry.attempted(delivery, attempt, decision)
         self._tell_gate(message.merchant_id, admission, attempt.outcome)
         if retry and ours:
-            self._reschedule(delivery, retry, clock.now())
+            # Counted from the latest moment that it can be: a claim that came too early would be refused.
+            self._reschedule(delivery, retry, clock.now() - (began_at - delivery.started_at))
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if ours or isinstance(decision, Delivered) else SetAside(None)
 
     def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
         """Hold what the gate holds: a row that nobody touches, and no message."""
         if isinstance(admission, Busy):
+            self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
         return self._hold(message, admission.why)
 

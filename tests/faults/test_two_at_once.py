@@ -66,6 +66,17 @@ def test_a_frozen_worker_does_not_overwrite(system: System, second: int, state: 
     assert len(merchant.requests) == 2
 
 
+def test_a_lease_that_a_lost_report_left_behind(system: System) -> None:
+    """What the gate takes for being sent is asked for at every tick until the lease is over; 30 s need not pass."""
+    system.set(deadline=1, lease_margin=1)
+    merchant = system.merchant("acme")
+    parts.gate().admit("acme", "evt-1")  # nobody will report
+    system.start()
+    deliver.delay({**EVENT, "id": "evt-1"})
+    system.wait_for_state(State.DELIVERED, "evt-1", timeout=20)
+    assert len(merchant.requests) == 1
+
+
 def test_three_sweeps_at_once_send_once(system: System, make_rows: MakeRows) -> None:
     """Three beats, and two workers that take their sweeps, over 500 due rows: 500 POSTs (D6)."""
     system.set(recover_after=2, lane=100)

@@ -10,11 +10,13 @@ from datetime import timedelta
 import pytest
 
 from tests.ledger.books import RECOVER_AFTER, Books
+from webhooks import intake
 from webhooks.model import Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
 
 A_SECOND = timedelta(seconds=1)
 LEASE = timedelta(seconds=15)
+EVENT = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
 
 
 def test_a_claim_makes_every_other_message_stale(books: Books) -> None:
@@ -26,6 +28,19 @@ def test_a_claim_makes_every_other_message_stale(books: Books) -> None:
     books.finish(delivery, Outcome.UNAVAILABLE, RetryAt(delivery.started_at, Ladder.FAST))
     assert books.ledger.claim(message) is Unclaimed.STALE
     assert books.claim(replace(message, turn=delivery.turn)).number == 2
+
+
+def test_a_claim_before_its_time_is_refused(books: Books) -> None:
+    """A worker whose clock is ahead shortens no wait: the sweep publishes the delivery again when it is due."""
+    books.register()
+    message = books.ledger.record(intake.read(EVENT), wait=timedelta(hours=1))
+    assert message
+    assert books.ledger.claim(message) is Unclaimed.STALE
+    row = books.row()
+    assert (row.queued_at, row.sweep_at, row.attempts) == (None, row.due_at, 0)
+    books.age(timedelta(hours=1))
+    (due,) = books.backlog.due(10, ahead=timedelta(), still_queued_from=None)
+    books.claim(due.message)
 
 
 def test_one_of_many_workers_claims(books: Books) -> None:

@@ -100,6 +100,9 @@ class Ledger:
         found = self.database.rows(statements.UNCLAIMED, _turn_of(message))
         if not found:
             return Unclaimed.STALE
+        if found[0].too_early:
+            self.unqueue(message.id, message.turn)  # the sweep publishes it in time
+            return Unclaimed.STALE
         if found[0].paused_at:
             return Unclaimed.PAUSED
         return Unclaimed.NO_ADDRESS if found[0].url is None else Unclaimed.STALE

@@ -6,9 +6,10 @@ Each compares the turn, so that a stale message or a late worker changes nothing
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, select, update
+from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, not_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.tables import attempts, deliveries, merchants
@@ -68,9 +69,13 @@ RECORD = (
 
 CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
 
+# A countdown ends by some worker's wall clock. Where that is ahead, the ladder's wait would be cut short.
+_TOO_EARLY = deliveries.c.due_at > NOW + timedelta(seconds=0.2)
+
 CLAIM = (
     of_this_turn()
     .where(
+        not_(_TOO_EARLY),
         deliveries.c.expires_at > NOW,
         merchants.c.id == deliveries.c.merchant_id,
         merchants.c.url.is_not(None),
@@ -95,7 +100,7 @@ CLAIM = (
 
 # Why a claim found nothing; what is past its age is the sweep's to fail.
 UNCLAIMED = (
-    select(merchants.c.url, merchants.c.paused_at)
+    select(merchants.c.url, merchants.c.paused_at, _TOO_EARLY.label("too_early"))
     .select_from(deliveries.outerjoin(merchants, merchants.c.id == deliveries.c.merchant_id))
     .where(
         deliveries.c.id == _the("id"),
