@@ -45,9 +45,8 @@ class Playing:
 def read_events(path: Path) -> list[dict[str, Any]]:
     """Read one JSON event a line, as many as the demo needs; raises InvalidEvent with the line's number."""
     try:
-        lines = path.read_text(encoding="utf-8").split(
-            "\n"
-        )  # JSON's strings may hold what splitlines calls a line's end
+        # Not splitlines: JSON's strings may hold what it takes for the end of a line.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise NotPossible(f"cannot read the events: {error}; give their file with --events") from None
     except UnicodeDecodeError as error:
