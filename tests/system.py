@@ -92,10 +92,9 @@ class System:
 
     def run(self, *arguments: str, timeout: float = 30, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run `python -m …` in the system's environment and return what it said."""
-        streams = [self.folder / f"{next(_commands)}.{name}" for name in ("stdin", "stdout", "stderr")]
-        for stream in streams:
-            stream.write_text(stdin or "" if stream.suffix == ".stdin" else "")
-        given, output, errors = streams
+        number = next(_commands)
+        given, output, errors = (self.folder / f"{number}.{name}" for name in ("stdin", "stdout", "stderr"))
+        given.write_text(stdin or "")
         command = Fork(["-m", *arguments], self.environment, output, errors=errors, stdin=given, folder=self.folder)
         try:
             status = command.wait(timeout)

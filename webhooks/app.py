@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
 
+_SKEW = 300  # seconds that the clocks of two hosts may differ
+
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
     """Return Celery's configuration. Raises SettingsError when a deployment's module would undo a guarantee."""
@@ -72,10 +74,10 @@ def _required(settings: Settings) -> dict[str, Any]:
         "beat_scheduler": "webhooks.consuming:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
-            # An old sweep message is worthless: the next one does its work. Not older than seconds, since beat's clock
-            # sets the time and a worker's compares it: where they differ by more, no sweep would ever run.
-            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, 300)}},
-            "prune": {"task": "webhooks.prune", "schedule": 60, "options": {"expires": 60}},
+            # An old message of these is worthless: the next does its work. But beat's clock says when it expires, and
+            # a worker's clock whether it has: where they differ by more than this, neither would ever run.
+            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, _SKEW)}},
+            "prune": {"task": "webhooks.prune", "schedule": 60, "options": {"expires": _SKEW}},
         },
     }
 

@@ -66,18 +66,16 @@ class Courier:
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
         clock = _LedgerClock(delivery.started_at, asked_at)
-        began_at = clock.now()
         result = self._send(delivery, admission)
-        ended_at = clock.now()
+        duration, ended_at = clock.since_start(), clock.latest()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
-        attempt = _attempt(delivery, ended_at - began_at, result, decision, probe=admission.probe)
+        attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         telemetry.attempted(delivery, attempt, decision)
         self._tell_gate(message.merchant_id, admission, attempt.outcome)
         if retry and ours:
-            # Counted from the latest moment that it can be: a claim that came too early would be refused.
-            self._reschedule(delivery, retry, clock.now() - (began_at - delivery.started_at))
+            self._reschedule(delivery, retry, delivery.started_at + clock.since_start())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if ours or isinstance(decision, Delivered) else SetAside(None)
 
@@ -153,15 +151,20 @@ class Courier:
 class _LedgerClock:
     """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ.
 
-    It starts when the ledger was asked, not when it answered: so it is never behind, and no retry comes early.
+    The claim happened between asking and answer. A retry is due by the latest moment that it can be now, and waits
+    from the earliest: so it never comes early, however long either way took.
     """
 
     def __init__(self, started_at: datetime, asked_at: float) -> None:
         self._started_at = started_at
-        self._origin = asked_at
+        self._asked_at = asked_at
+        self._answered_at = time.monotonic()
 
-    def now(self) -> datetime:
-        return self._started_at + timedelta(seconds=time.monotonic() - self._origin)
+    def latest(self) -> datetime:
+        return self._started_at + timedelta(seconds=time.monotonic() - self._asked_at)
+
+    def since_start(self) -> timedelta:
+        return timedelta(seconds=time.monotonic() - self._answered_at)
 
 
 def _budgets(delivery: Delivery) -> Budgets:

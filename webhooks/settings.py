@@ -174,14 +174,17 @@ class Settings(BaseSettings):
 
 def _well_formed(url: SecretStr) -> SecretStr:
     """Refuse what a client would stumble over later, telling a piece of the password."""
-    try:
-        parts = urlsplit(url.get_secret_value())
-        clear = parts.port is not False and parts.netloc.count("@") <= 1
-    except ValueError:
-        clear = False
-    if not clear:
+    if not _is_clear(url.get_secret_value()):
         raise ValueError("its host or port cannot be told; in a password, @ / : # ? and % must be percent-encoded")
     return url
+
+
+def _is_clear(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        return parts.port != 0 and parts.netloc.count("@") <= 1
+    except ValueError:  # the port is no number
+        return False
 
 
 def _cipher(keys: SecretStr) -> MultiFernet:

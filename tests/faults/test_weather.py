@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import NoReturn
 
+import pytest
+
+from tests import courier
+from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
-from webhooks import deliver, parts
+from webhooks import deliver, parts, tasks
+from webhooks.delivery import SetAside
+from webhooks.errors import LedgerUnavailable
+from webhooks.gate.values import Probe, Release
+from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.ledger import Ledger
 from webhooks.model import State
 from webhooks.stage import wait_until
 
@@ -97,6 +107,31 @@ def test_no_lock_is_held_during_a_post(system: System) -> None:
     assert edits > 10
     system.wait_for_count(State.DELIVERED, 10)
     assert len(merchant.requests) == 10
+
+
+def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tick goes on to the merchants that come after it."""
+    for merchant_id in ("first", "second"):
+        system.merchant(merchant_id)
+        hold_rows(system, merchant_id, 1)
+    monkeypatch.setattr(parts.gate(), "offer", lambda _ids: {"first": Probe("probe:1"), "second": Release(("slot:1",))})
+
+    def refuse(_self: Backlog, _merchant_id: str) -> NoReturn:
+        raise LedgerUnavailable("away for a moment")
+
+    monkeypatch.setattr(Backlog, "release_probe", refuse)
+    swept = tasks.sweeper().tick()
+    assert (swept.probes, swept.released) == (0, 1)
+
+
+def test_a_result_that_came_too_late_decides_nothing(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its decision had no effect, and is not shown as if it had."""
+    system.merchant("acme").answers(404)
+    message = courier.accept({**EVENT, "id": "evt-1", "type": "kyc.status_changed"})
+    monkeypatch.setattr(Ledger, "finish", lambda *_given, **_more: False)
+    assert courier.attempt(message) == SetAside(None)
 
 
 def test_timeouts_are_set(system: System) -> None:

@@ -86,6 +86,12 @@ def test_the_tables_of_the_next_release_stop_nobody(system: System, caplog: pyte
     assert schema.upgrade(parts.database()) == ("next", "next")
 
 
+def test_texts_go_to_the_ledger_as_utf8(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a PGCLIENTENCODING of the machine says."""
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert system.sql("SHOW client_encoding")[0][0] == "UTF8"
+
+
 def test_a_database_in_another_alphabet_is_refused(system: System) -> None:
     """An answer that it cannot hold could not be written down, and would be sent again and again."""
     connection = psycopg2.connect(system.servers.postgres.url())
