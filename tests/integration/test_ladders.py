@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,7 @@ from tests import courier
 from tests.merchant import Merchant, Request
 from tests.system import System
 from webhooks import deliver
+from webhooks.app import DELIVERIES
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Delivery, Ladder, Message, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import RetryAt
@@ -115,6 +117,8 @@ def test_a_slow_ledger_brings_no_retry_early(system: System, monkeypatch: pytest
     decision = courier.send(PAID)
     assert isinstance(decision, RetryAt)
     assert decision.due_at - merchant.requests[0].at >= timedelta(seconds=5)
+    (message,) = system.redis().lrange(DELIVERIES, 0, -1)
+    assert datetime.fromisoformat(json.loads(message)["headers"]["eta"]) >= decision.due_at
 
 
 def test_retry_after_is_kept(system: System) -> None:
