@@ -101,16 +101,20 @@ def test_not_money_fails_at_its_first_refusal(system: System) -> None:
     assert len(merchant.requests) == 1
 
 
-def test_a_slow_ledger_brings_no_retry_early(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait is counted from the merchant's answer, however long the claim's own answer was on its way."""
+@pytest.mark.parametrize("slow", ["way there", "way back"])
+def test_a_slow_ledger_brings_no_retry_early(system: System, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+    """A wait is counted from the merchant's answer, however long the claim or its answer was on its way."""
     system.set(fast_waits="5")
     merchant = system.merchant("acme")
     merchant.answers(503)
     claim = Ledger.claim
 
     def claim_slowly(ledger: Ledger, message: Message) -> Delivery | Unclaimed:
+        if slow == "way there":
+            threading.Event().wait(0.3)
         claimed = claim(ledger, message)
-        threading.Event().wait(0.3)
+        if slow == "way back":
+            threading.Event().wait(0.3)
         return claimed
 
     monkeypatch.setattr(Ledger, "claim", claim_slowly)
