@@ -16,9 +16,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/webhooks demo $(if $(KEEP),--keep)
 
-# Three processes: the tests wait for servers about as much as they compute, and two may compute at once.
+# Four processes: the tests wait for servers about as much as they compute.
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(TESTS)
 
 # Everything that can break is broken while a few thousand events go through; the exit status judges what came of it.
 MINUTES ?= 3
