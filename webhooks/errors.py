@@ -7,8 +7,11 @@ WebhooksError
 │   ├── EventConflict       the id is taken by another body
 │   ├── InvalidAddress      a merchant's URL that must not be used
 │   └── NotPossible         an operator's command that does not fit what is there
+├── LedgerFault             a fault of ours that trying again does not mend: a privilege, a constraint, a row's data
 └── Unavailable             a fault of ours: spends no budget, tried again
     ├── LedgerUnavailable   PostgreSQL cannot be reached or used
+    │   ├── LedgerBusy      it is there, but this statement got no lock or took too long
+    │   ├── AnswerLost      the connection broke under a statement: nobody knows whether it was done
     │   └── LedgerOutdated  its tables are missing or old: webhooks db upgrade
     ├── BrokerUnavailable   the broker cannot be reached
     ├── GateUnavailable     the Redis of the gate cannot be reached
@@ -51,12 +54,24 @@ class NotPossible(Refused):
     """An operator's command that does not fit what is there."""
 
 
+class LedgerFault(WebhooksError):
+    """PostgreSQL refuses a statement for good: a privilege, a constraint, the data of one row. It is no outage."""
+
+
 class Unavailable(WebhooksError):
     """A fault of ours; it spends no merchant's budget and opens no breaker (I10)."""
 
 
 class LedgerUnavailable(Unavailable):
     """PostgreSQL cannot be reached or used."""
+
+
+class LedgerBusy(LedgerUnavailable):
+    """PostgreSQL is there, but a statement got no lock or connection, or took too long."""
+
+
+class AnswerLost(LedgerUnavailable):
+    """The connection broke while a statement was under way: it was done, or it was not."""
 
 
 class LedgerOutdated(LedgerUnavailable):

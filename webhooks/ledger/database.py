@@ -27,6 +27,18 @@ _UNLOCK = text("SELECT pg_advisory_unlock(:lock), set_config('idle_session_timeo
 _UNDEFINED_TABLE = "42P01"
 
 
+class Transaction:
+    """Statements that count together; see Database.transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+        """Run one more statement and return its rows."""
+        result = self._connection.execute(statement, values or {})
+        return result.all() if result.returns_rows else ()
+
+
 class Database:
     """PostgreSQL by its URL; safe to share between threads, and made anew after a fork."""
 
@@ -58,11 +70,14 @@ class Database:
         """The SQLAlchemy engine, for migrations."""
         return self._engine
 
-    def rows(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+    def rows(
+        self, statement: Executable, values: Mapping[str, Any] | None = None, *, repeatable: bool = False
+    ) -> Sequence[Row[Any]]:
         """Run one statement in a transaction of its own and return its rows.
 
-        A connection that had gone stale in the pool is replaced once, so that every statement given here must be
-        harmless when it runs twice. Raises LedgerUnavailable.
+        `repeatable` says that running it twice does no harm and gives the same rows: reads, and statements that know
+        themselves. Where the connection breaks under one that is not, AnswerLost is raised: it may have been done.
+        Raises LedgerUnavailable when the ledger cannot be used now, and LedgerFault when it refuses for good.
         """
         try:
             return self._run(statement, values)
@@ -73,6 +88,16 @@ class Database:
             raise named(error) from error
         try:
             return self._run(statement, values)
+        except SQLAlchemyError as error:
+            raise named(error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Run several statements that count together or not at all; raises as `rows`, and nothing is repeated."""
+        try:
+            with self._engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+                with connection.begin():
+                    yield Transaction(connection)
         except SQLAlchemyError as error:
             raise named(error) from error
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    Uuid,
     func,
     text,
 )
@@ -45,6 +46,7 @@ merchants = Table(
     Column("paused_at", _Moment),  # by an operator: its deliveries are held
     Column("created_at", _Moment, nullable=False, server_default=func.now()),
     Column("updated_at", _Moment, nullable=False, server_default=func.now()),
+    CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
 )
 
 deliveries = Table(
@@ -65,6 +67,7 @@ deliveries = Table(
     Column("sending_since", _Moment),  # a worker is at it; past sweep_at that worker counts as dead
     Column("silent_since", _Moment),  # its lease has run out; see Backlog.suspect
     Column("turn", Integer, nullable=False, server_default="0"),
+    Column("claimed_by", Uuid),  # names the claim, so that one whose answer was lost knows itself again
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("fast_spent", SmallInteger, nullable=False, server_default="0"),
     Column("slow_spent", SmallInteger, nullable=False, server_default="0"),
@@ -112,6 +115,29 @@ audit = Table(
     Column("why", Text),
     Column("deliveries", BigInteger),  # how many it concerned, where it concerned deliveries
     comment="what operators did by hand",
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("ends_at", _Moment, nullable=False),  # then somebody else may take it
+    Column("finished_at", _Moment),  # when its work was last done to the end
+    comment="what one process at a time does, and when it was last done",
+)
+
+refused_events = Table(
+    "refused_events",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("at", _Moment, nullable=False, server_default=func.now()),
+    Column("event_id", Text),
+    Column("merchant_id", Text),
+    Column("type", Text),
+    Column("task_id", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    comment="events sent by task name that could not be accepted: their producers hear nothing",
 )
 
 attempts = Table(
