@@ -33,6 +33,7 @@ def ledger() -> Ledger:
         max_age=settings.max_age,
         lease=settings.lease,
         recover_after=settings.recover_after,
+        patience=settings.ledger_timeout,
     )
 
 

@@ -16,7 +16,7 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
-from webhooks.model import Attempt, Delivery, Message, Outcome
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome
 from webhooks.policy.decisions import Budgets, Decision
 
 RECOVER_AFTER = timedelta(seconds=30)
@@ -50,6 +50,10 @@ class Books:
         delivery = self.ledger.claim(message)
         assert isinstance(delivery, Delivery), delivery
         return delivery
+
+    def hold(self, message: Message) -> bool:
+        """Put a delivery aside, as the gate would have it."""
+        return self.ledger.hold(message, HeldFor.BREAKER)
 
     def finish(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> bool:
         """Write down an attempt of a delivery."""

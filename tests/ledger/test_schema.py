@@ -1,7 +1,12 @@
 """The migrations and the tables say the same."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
 
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
@@ -14,4 +19,49 @@ def test_migrations_lead_to_the_tables(database_url: str) -> None:
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     schema.check(database)
+    database.dispose()
+
+
+_LONG = """
+from alembic import op
+revision = "9999"
+down_revision = "{head}"
+def upgrade():
+    op.execute("SELECT pg_sleep(0.2)")
+    with op.get_context().autocommit_block():
+        op.create_index("of_a_large_table", "deliveries", ["type"], postgresql_concurrently=True, if_not_exists=True)
+"""
+
+
+def test_a_long_migration_is_not_cut_off(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may take as long as it takes, whatever limit the database has, and an index is built concurrently."""
+    (tmp_path / "9999_long.py").write_text(_LONG.format(head=schema._head(schema._config())))
+    config = schema._config()
+    config.set_main_option("version_locations", f"webhooks.ledger:migrations/versions;{tmp_path}")
+    config.set_main_option("version_path_separator", ";")
+    monkeypatch.setattr(schema, "_config", lambda: config)
+    database = Database(database_url)
+    _limit_statements(database)
+    assert schema.upgrade(database)[1] == "9999"
+    (row,) = database.rows(text("SELECT indisvalid FROM pg_index WHERE indexrelid = 'of_a_large_table'::regclass"))
+    assert row.indisvalid
+    database.rows(text("DROP INDEX of_a_large_table"))
+    database.dispose()
+
+
+def _limit_statements(database: Database) -> None:
+    name = database.rows(text("SELECT current_database()"))[0][0]
+    database.rows(text(f"ALTER DATABASE {name} SET statement_timeout = '100ms'"))
+    database.dispose()
+
+
+def test_two_upgrades_at_once_take_turns(database_url: str) -> None:
+    """Both succeed: one makes the tables, the other finds them."""
+    database = Database(database_url)
+    database.rows(text("DROP SCHEMA public CASCADE"))
+    database.rows(text("CREATE SCHEMA public"))
+    with ThreadPoolExecutor(2) as pool:
+        found = [done.result() for done in [pool.submit(schema.upgrade, database) for _ in range(2)]]
+    head = schema._head(schema._config())
+    assert sorted(found, key=str) == sorted([(None, head), (head, head)], key=str)
     database.dispose()

@@ -13,7 +13,7 @@ from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, not_, s
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.tables import attempts, deliveries, merchants
-from webhooks.model import Reason, State
+from webhooks.model import Outcome, Reason, State
 
 NOW = func.now()
 
@@ -67,10 +67,25 @@ RECORD = (
     .returning(deliveries.c.accepted_at)
 )
 
+# What was accepted just now, by a statement whose answer was lost.
+RECORDED = select(deliveries.c.accepted_at).where(
+    deliveries.c.id == _the("id"), deliveries.c.turn == 0, deliveries.c.queued_at == deliveries.c.accepted_at
+)
+
 CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
 
 # A countdown ends by some worker's wall clock. Where that is ahead, the ladder's wait would be cut short.
 _TOO_EARLY = deliveries.c.due_at > NOW + timedelta(seconds=0.2)
+
+_CLAIMED = (
+    *deliveries.c[
+        "id", "merchant_id", "type", "turn", "money", "expires_at", "fast_spent", "slow_spent", "slow_since", "body"
+    ],
+    deliveries.c.attempts.label("number"),
+    deliveries.c.sending_since.label("started_at"),
+    *merchants.c["url", "secret", "standard_headers"],
+    case((merchants.c.previous_until > NOW, merchants.c.previous_secret)).label("previous_secret"),
+)
 
 CLAIM = (
     of_this_turn()
@@ -86,16 +101,17 @@ CLAIM = (
         attempts=deliveries.c.attempts + 1,
         sending_since=NOW,
         sweep_at=NOW + _the("lease", Interval),
+        claimed_by=_the("claimed_by"),
     )
-    .returning(
-        *deliveries.c[
-            "id", "merchant_id", "type", "turn", "money", "expires_at", "fast_spent", "slow_spent", "slow_since", "body"
-        ],
-        deliveries.c.attempts.label("number"),
-        deliveries.c.sending_since.label("started_at"),
-        *merchants.c["url", "secret", "standard_headers"],
-        case((merchants.c.previous_until > NOW, merchants.c.previous_secret)).label("previous_secret"),
-    )
+    .returning(*_CLAIMED)
+)
+
+# The claim whose answer was lost, if it was done.
+CLAIMED = select(*_CLAIMED).where(
+    deliveries.c.id == _the("id"),
+    deliveries.c.claimed_by == _the("claimed_by"),
+    deliveries.c.sending_since.is_not(None),
+    merchants.c.id == deliveries.c.merchant_id,
 )
 
 # Why a claim found nothing; what is past its age is the sweep's to fail.
@@ -138,6 +154,20 @@ _FINISHED = (
     )
     .returning(deliveries.c.id)
     .cte("finished")
+)
+
+# Whether this very attempt has been written down, and nobody has touched the delivery since.
+WRITTEN = (
+    select(deliveries.c.id)
+    .join(attempts, attempts.c.delivery_id == deliveries.c.id)
+    .where(
+        deliveries.c.id == _the("id"),
+        deliveries.c.turn == _the("turn"),
+        deliveries.c.sending_since.is_(None),
+        attempts.c.number == _the("number", attempts.c.number.type),
+        attempts.c.started_at == _the("started_at", attempts.c.started_at.type),
+        attempts.c.outcome != Outcome.UNKNOWN,
+    )
 )
 
 ATTEMPT = ("number", "started_at", "duration_ms", "outcome", "status", "cause", "excerpt", "ladder", "probe")
