@@ -54,7 +54,7 @@ class Merchants:
         POST is signed, and for an unknown merchant that is given neither.
         """
         known = self.find(merchant_id)
-        if url is not None and secret is None and not (known and known.has_secret):
+        if url is not None and secret is None and not (known and known.has_secret):  # as the table demands it, too
             raise NotPossible(f"{merchant_id} has no secret yet; add --secret or --generate-secret")
         changes: dict[str, Any] = {"updated_at": func.now()}
         if url is not None or no_url:
@@ -63,7 +63,8 @@ class Merchants:
             changes |= {"secret": self._encrypted(secret), "previous_secret": None, "previous_until": None}
         if standard_headers is not None:
             changes["standard_headers"] = standard_headers
-        if url is None and secret is None:
+        # An insert that gives way to an update would be judged by the table first, as if its nulls were meant.
+        if known or (url is None and secret is None):
             return self._change(merchant_id, **changes)
         rows = self._database.rows(
             insert(merchants)
@@ -117,10 +118,6 @@ class Merchants:
         except ValueError as error:
             raise NotPossible(str(error)) from None
         return self._cipher.encrypt(secret.encode())
-
-    def clear_url(self, merchant_id: str) -> Merchant:
-        """Take a merchant's address away: its deliveries are held until it has one again."""
-        return self.set(merchant_id, url=None, secret=None, no_url=True)
 
     def pause(self, merchant_id: str, *, paused: bool) -> Merchant:
         """Hold a merchant's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""

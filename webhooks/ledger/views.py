@@ -11,8 +11,10 @@ from sqlalchemy import Select, func, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
-from webhooks.ledger.tables import attempts, deliveries
-from webhooks.model import Reason, State
+from webhooks.ledger.merchants import unknown
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING
+from webhooks.ledger.tables import attempts, deliveries, merchants
+from webhooks.model import HeldFor, Reason, State
 
 _SHOWN = deliveries.c[
     "id",
@@ -63,6 +65,14 @@ def matching(statement: Select[*_Ts], wanted: Wanted) -> Select[*_Ts]:
     return statement
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How many deliveries a merchant has held, and what keeps all of them whatever its breaker says."""
+
+    number: int
+    stay_for: HeldFor | None
+
+
 class Views:
     """The ledger as operators see it."""
 
@@ -101,6 +111,31 @@ class Views:
         if merchant_id is not None:
             statement = statement.where(deliveries.c.merchant_id == merchant_id)
         return {row.held_for: row.number for row in self._database.rows(statement)}
+
+    def holding(self, merchant_id: str) -> Holding:
+        """Return what a merchant has held. Raises NotPossible for one nobody has heard of.
+
+        That is one which is not registered, and has no delivery.
+        """
+        of_it = deliveries.c.merchant_id == merchant_id
+        registered = select(HAS_ADDRESS, merchants.c.paused_at).where(merchants.c.id == merchant_id)
+        found = self._database.rows(registered, repeatable=True)
+        if not found and not self._database.rows(select(deliveries.c.id).where(of_it).limit(1), repeatable=True):
+            raise unknown(merchant_id)
+        number = sum(self.count_held(merchant_id).values())
+        if not found or not found[0][0]:
+            return Holding(number, HeldFor.ADDRESS)
+        return Holding(number, HeldFor.OPERATOR if found[0].paused_at else None)
+
+    def unregistered(self) -> Sequence[str]:
+        """Return the merchants that hold deliveries and are not registered, by id; each costs one index entry."""
+        strangers = (
+            select(HOLDING.c.merchant_id)
+            .outerjoin(merchants, merchants.c.id == HOLDING.c.merchant_id)
+            .where(merchants.c.id.is_(None))
+            .order_by(HOLDING.c.merchant_id)
+        )
+        return [row.merchant_id for row in self._database.rows(strangers, repeatable=True)]
 
     def longest_overdue(self) -> timedelta:
         """Return how long the pending delivery that waits longest is past its due time."""
