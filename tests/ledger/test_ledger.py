@@ -140,7 +140,7 @@ def lost_and_taken_over(books: Books) -> tuple[Delivery, Delivery]:
     books.age(LEASE)
     books.backlog.bury()
     (due,) = books.backlog.due(10, ahead=timedelta(), still_queued_from=None)
-    return first, books.claim(due.message)
+    return replace(first, expires_at=books.row().expires_at), books.claim(due.message)  # what it holds has aged, too
 
 
 def test_a_late_success_still_counts(books: Books) -> None:
@@ -167,6 +167,34 @@ def test_a_final_state_is_not_overwritten(
     row = books.row()
     assert row.state == (State.DELIVERED if isinstance(final, Delivered) else State.FAILED)
     assert books.outcomes() == [late, outcome]
+
+
+def held(books: Books) -> None:
+    """The resend waits behind a breaker or an operator's pause."""
+
+
+def released(books: Books) -> None:
+    """The resend has been let go, and its message is on its way."""
+    books.backlog.release("acme", 1)
+
+
+def being_sent(books: Books) -> None:
+    """Another worker is sending it."""
+    (message,) = books.backlog.release("acme", 1)
+    books.claim(message)
+
+
+@pytest.mark.parametrize("resend", [held, released, being_sent])
+def test_a_late_success_leaves_an_operators_resend(books: Books, resend: Callable[[Books], None]) -> None:
+    """A worker that was frozen wakes with a 2xx: its attempt is put right, and what an operator sends again is sent."""
+    first, second = lost_and_taken_over(books)
+    books.finish(second, Outcome.REJECTED, Failed(Reason.REJECTED))
+    books.replays.replay(["evt-1"], again=False)
+    resend(books)
+    before = books.row()
+    assert not books.finish(first, Outcome.DELIVERED, Delivered())
+    assert books.row() == before
+    assert books.outcomes() == [Outcome.DELIVERED, Outcome.REJECTED]
 
 
 def test_finishing_twice_is_finishing_once(books: Books) -> None:
