@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from webhooks import parts
+from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 
 
@@ -28,7 +29,7 @@ def list_(json_: bool) -> None:
 
 
 @breaker.command("show")
-@click.argument("merchant_id")
+@merchant_argument
 @as_json
 def show(merchant_id: str, json_: bool) -> None:
     """Show one merchant's breaker, and how many of its deliveries are held."""
@@ -40,13 +41,15 @@ def show(merchant_id: str, json_: bool) -> None:
 
 
 @breaker.command("reset")
-@click.argument("merchant_id")
+@merchant_argument
+@click.option("--why", help="Kept in the operators' record.")
 @as_json
-def reset(merchant_id: str, json_: bool) -> None:
+def reset(merchant_id: str, why: str | None, json_: bool) -> None:
     """Close a merchant's breaker and release what it holds, at once."""
     held = parts.views().holding(merchant_id)  # before they go
-    parts.gate().reset(merchant_id)
-    parts.audit().note(f"breaker reset of {merchant_id}")
+    with parts.act(f"the breaker of {merchant_id} was reset", f"webhooks breaker show {merchant_id}") as act:
+        act.note(f"breaker reset of {merchant_id}", why=why)
+        parts.gate().reset(merchant_id)  # last, so that nothing is reset without its line
     released = 0 if held.stay_for else held.number
     if json_:
         facts = {"held": held.number, "released": released, "stay_for": held.stay_for}
