@@ -188,25 +188,31 @@ class Ledger:
 
     def _finish_late(self, delivery: Delivery, attempt: Attempt) -> bool:
         values = {**_values_of(attempt), "delivery_id": delivery.id, "ladder": None}  # it came too late to be charged
-        self.database.rows(
-            insert(attempts)
-            .values(values)
-            .on_conflict_do_update(
-                index_elements=["delivery_id", "number"], set_=values, where=attempts.c.outcome == Outcome.UNKNOWN
-            )
-        )
-        if attempt.outcome is Outcome.DELIVERED:
-            # The merchant has it: another attempt would be a second copy for nothing.
-            self.database.rows(
-                update(deliveries)
-                .where(deliveries.c.id == delivery.id, deliveries.c.state.in_([State.PENDING, State.HELD]))
-                .values(
-                    state=State.DELIVERED,
-                    finished_at=statements.NOW,
-                    turn=deliveries.c.turn + 1,
-                    **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since", "silent_since")),
+        with self.database.transaction() as both:
+            both.rows(
+                insert(attempts)
+                .values(values)
+                .on_conflict_do_update(
+                    index_elements=["delivery_id", "number"], set_=values, where=attempts.c.outcome == Outcome.UNKNOWN
                 )
             )
+            if attempt.outcome is Outcome.DELIVERED:
+                # The merchant has it: another attempt would be a second copy for nothing. But where an operator wants
+                # a second copy, that stays: a replay gives a fresh age, and nothing else does.
+                both.rows(
+                    update(deliveries)
+                    .where(
+                        deliveries.c.id == delivery.id,
+                        deliveries.c.state.in_([State.PENDING, State.HELD]),
+                        deliveries.c.expires_at == delivery.expires_at,
+                    )
+                    .values(
+                        state=State.DELIVERED,
+                        finished_at=statements.NOW,
+                        turn=deliveries.c.turn + 1,
+                        **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since", "silent_since")),
+                    )
+                )
         return False
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:

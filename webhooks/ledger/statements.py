@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, not_, select, update
+from sqlalchemy import Boolean, Interval, Update, and_, bindparam, case, func, not_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.tables import attempts, deliveries, merchants
@@ -74,6 +74,9 @@ RECORDED = select(deliveries.c.accepted_at).where(
 
 CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
 
+# Every POST is signed, so that an address alone is none: by hand, the table's own check can be taken away.
+HAS_ADDRESS = and_(merchants.c.url.is_not(None), merchants.c.secret.is_not(None))
+
 # A countdown ends by some worker's wall clock. Where that is ahead, the ladder's wait would be cut short.
 _TOO_EARLY = deliveries.c.due_at > NOW + timedelta(seconds=0.2)
 
@@ -93,7 +96,7 @@ CLAIM = (
         not_(_TOO_EARLY),
         deliveries.c.expires_at > NOW,
         merchants.c.id == deliveries.c.merchant_id,
-        merchants.c.url.is_not(None),
+        HAS_ADDRESS,
         merchants.c.paused_at.is_(None),
     )
     .values(
@@ -116,7 +119,7 @@ CLAIMED = select(*_CLAIMED).where(
 
 # Why a claim found nothing; what is past its age is the sweep's to fail.
 UNCLAIMED = (
-    select(merchants.c.url, merchants.c.paused_at, _TOO_EARLY.label("too_early"))
+    select(case((HAS_ADDRESS, merchants.c.url)).label("url"), merchants.c.paused_at, _TOO_EARLY.label("too_early"))
     .select_from(deliveries.outerjoin(merchants, merchants.c.id == deliveries.c.merchant_id))
     .where(
         deliveries.c.id == _the("id"),
@@ -125,6 +128,23 @@ UNCLAIMED = (
         deliveries.c.sending_since.is_(None),
         deliveries.c.expires_at > NOW,
     )
+)
+
+# The merchants with held deliveries. One index entry is read for each, however many deliveries it has held: the scan
+# leaps from name to name.
+HOLDING = (
+    text("""
+    WITH RECURSIVE leap AS (
+        (SELECT merchant_id FROM deliveries WHERE state = 'held' ORDER BY merchant_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT d.merchant_id FROM deliveries d
+                WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
+        FROM leap WHERE leap.merchant_id IS NOT NULL
+    )
+    SELECT merchant_id FROM leap WHERE merchant_id IS NOT NULL
+    """)
+    .columns(deliveries.c.merchant_id)
+    .cte("holding")
 )
 
 HOLD = (
