@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, assert_never
@@ -15,7 +16,15 @@ from celery.worker import state as worker_state
 from webhooks import broker, intake, parts
 from webhooks.app import app
 from webhooks.delivery import Courier, SetAside
-from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerUnavailable, NotPossible, Refused, Unavailable
+from webhooks.errors import (
+    BrokerUnavailable,
+    InvalidEvent,
+    LedgerFault,
+    LedgerUnavailable,
+    NotPossible,
+    Refused,
+    Unavailable,
+)
 from webhooks.model import Message
 from webhooks.once import once
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
@@ -26,7 +35,7 @@ from webhooks.sweep import Sweep
 
 log = logging.getLogger(__name__)
 
-_PRUNING_BATCHES = 100  # at most 40,000 deliveries a minute, so that the sweep is never kept waiting for long
+_PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
 _BY_NAME_WAIT = timedelta(seconds=5)
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
@@ -164,20 +173,22 @@ def _is_known_identity(event: object) -> bool:
 
 @app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
-    """Do one tick of the sweep; see `webhooks.sweep`."""
+    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
     try:
-        sweeper().tick()
+        sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
         log.warning("sweep: %s; the next tick tries again", error)
+    except LedgerFault as error:
+        log.error("sweep: %s; what comes after it in a tick stands still until that is mended", error)  # noqa: TRY400
 
 
 @app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
     """Forget the bodies and attempts of long finished deliveries, in small batches."""
+    ends_s = time.monotonic() + _PRUNING_S
     try:
-        for _ in range(_PRUNING_BATCHES):
-            if not parts.pruning().prune():
-                return
+        while parts.pruning().prune() and time.monotonic() < ends_s:
+            pass
     except Unavailable as error:
         log.warning("prune: %s; it is tried again in a minute", error)
 
@@ -210,6 +221,7 @@ def sweeper() -> Sweep:
     """Return this process's sweep."""
     settings = get_settings()
     return Sweep(
+        lease=parts.sweep_lease(),
         backlog=parts.backlog(),
         gate=parts.resilient_gate(),
         publisher=publisher(),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, Row, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -19,11 +18,6 @@ _SESSION = (
     "-c statement_timeout=15s -c lock_timeout=5s -c idle_in_transaction_session_timeout=60s "
     "-c TimeZone=UTC -c client_min_messages=warning"
 )
-_LOCK = text("""
-WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(:lock) AS mine)
-SELECT mine, CASE WHEN mine THEN set_config('idle_session_timeout', :limit, false) END FROM asked
-""")
-_UNLOCK = text("SELECT pg_advisory_unlock(:lock), set_config('idle_session_timeout', '0', false)")
 _UNDEFINED_TABLE = "42P01"
 
 
@@ -106,34 +100,9 @@ class Database:
             result = connection.execute(statement, values or {})
             return result.all() if result.returns_rows else ()
 
-    @contextmanager
-    def alone(self, lock: int, *, at_most: timedelta = timedelta(seconds=30)) -> Iterator[bool]:
-        """Give True to one caller at a time, over all processes: an advisory lock that dies with its connection.
-
-        A caller that is frozen, or whose machine is gone, loses it after `at_most`: nobody would notice otherwise.
-        """
-        try:
-            with self._engine.connect() as connection:
-                limit = f"{at_most / timedelta(milliseconds=1):.0f}ms"
-                mine = bool(connection.scalar(_LOCK, {"lock": lock, "limit": limit}))
-                try:
-                    yield mine
-                finally:
-                    if mine:
-                        _unlock(connection, lock)
-        except SQLAlchemyError as error:
-            raise named(error) from error
-
     def dispose(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
-
-
-def _unlock(connection: Connection, lock: int) -> None:
-    try:
-        connection.execute(_UNLOCK, {"lock": lock})
-    except SQLAlchemyError:
-        connection.invalidate()  # the lock goes with the connection
 
 
 def named(error: SQLAlchemyError) -> LedgerUnavailable:
