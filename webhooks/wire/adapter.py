@@ -39,7 +39,8 @@ class GuardedAdapter(BaseAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ARG002
         """Send and return the answer with at most `KEPT_BODY` of its body, raw; raises what the layers below raise.
 
-        The arguments of requests (`timeout`, `verify`, `proxies` ...) are not looked at: the dialer's rules hold.
+        The arguments of requests (`timeout`, `verify`, `proxies` ...) are not looked at: the dialer's rules hold. Path
+        and query go out as `request.url` has them.
         """
         self.resent = False
         target = check_url(request.url or "", allow_http=self._allow_http)
@@ -65,7 +66,7 @@ class GuardedAdapter(BaseAdapter):
         reusable = False
         try:
             with self._dialer.watchdog.watch(connection.sock, deadline):
-                answer = connection.exchange(request.path_url, headers, body, deadline)
+                answer = connection.exchange(target.path, headers, body, deadline)
                 with contextlib.closing(answer):
                     beginning = _read_body(answer, deadline)
                     reusable = answer.finish() and not answer.will_close

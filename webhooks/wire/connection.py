@@ -37,7 +37,8 @@ class Connection(urllib3.connection.HTTPConnection):
     def exchange(self, path: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> StrictResponse:
         """Send one request and return its answer with the body unread.
 
-        urllib3's own `getresponse` is passed over: it logs the URL with its query when a header looks odd.
+        `path` goes out as it is. urllib3's own `getresponse` is passed over: it logs the URL with its query when a
+        header looks odd.
         """
         self.timeout = deadline.enter(Phase.SENDING)
         # A server may answer before it has read everything, and close: what it said may still be readable.

@@ -97,9 +97,10 @@ class Sender:
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
         """POST the body and return what the merchant answered, or why there is no answer.
 
-        `headers` go out as given, besides `Host`, `Content-Length`, `Accept-Encoding: identity` and, where they are
-        missing, `Content-Type: application/json` and `User-Agent`. No redirect is followed, no cookie kept.
-        `LocalFault`, and nothing else, is raised: for what this machine or this program could not do.
+        The URL's path and query go out as they are, and so do `headers`, besides `Host`, `Content-Length`,
+        `Accept-Encoding: identity` and, where they are missing, `Content-Type: application/json` and `User-Agent`. No
+        redirect is followed, no cookie kept. `LocalFault`, and nothing else, is raised: for what this machine or this
+        program could not do.
         """
         deadline = Deadline(self._rules.deadline)
         try:
@@ -116,10 +117,11 @@ class Sender:
         self._watchdog.close()
 
     def _send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> requests.Response:
-        check_url(url, allow_http=self._rules.allow_http, guard=self._rules.guard)
+        target = check_url(url, allow_http=self._rules.allow_http, guard=self._rules.guard)
         session, adapter = self._session(deadline)
         adapter.deadline = deadline
-        request = session.prepare_request(requests.Request("POST", url, headers=dict(headers), data=body))
+        request = session.prepare_request(requests.Request("POST", target.origin, headers=dict(headers), data=body))
+        request.url = url  # set past requests, which would write path and query in its own way
         return session.send(request, allow_redirects=False, stream=False)
 
     def _session(self, deadline: Deadline) -> tuple[requests.Session, GuardedAdapter]:
