@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
-from webhooks.errors import LedgerUnavailable
+from webhooks.errors import LedgerUnavailable, LocalFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
-from webhooks.policy.decisions import Budgets, Decision, Delivered, RetryAt, decide
+from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
 from webhooks.publishing import Publisher
 from webhooks.release import Release
@@ -29,8 +29,8 @@ from webhooks.wire.sender import Sender
 
 log = logging.getLogger(__name__)
 
-_AFTER_OUR_FAULT = timedelta(seconds=5)
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
+SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
 _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 
@@ -107,12 +107,16 @@ class Courier:
                 return SetAside(None)
 
     def _send(self, delivery: Delivery, admission: Admitted) -> Answer | Silence | Refusal:
-        """Sign and POST. Whatever is raised here came before a complete POST and is a fault of ours."""
+        """Sign and POST. A fault of ours that came before the last byte was out is raised, and the claim taken back.
+
+        Of anything else that is raised nobody knows when it came: the lease runs out, and the outcome is unknown (I4).
+        """
         try:
             return self.sender.post(delivery.url, signed_headers(delivery), delivery.body)
-        except Exception:
+        except Exception as error:
             self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
-            self.ledger.hand_back(delivery.id, delivery.turn, _AFTER_OUR_FAULT)
+            if isinstance(error, LocalFault):
+                self.ledger.hand_back(delivery.id, delivery.turn, AFTER_OUR_FAULT)
             raise
 
     def _write_down(
@@ -204,4 +208,5 @@ def _cause(result: Answer | Silence | Refusal) -> str | None:
             pass
     if isinstance(result, Refusal) or not result.resent:
         return cause or None
-    return f"{cause}; {SENT_TWICE}" if cause else SENT_TWICE
+    twice = SENT_TWICE_ANSWERED.format(status=result.stale_status) if result.stale_status else SENT_TWICE
+    return f"{cause}; {twice}" if cause else twice

@@ -32,6 +32,13 @@ def test_silence_is_unavailable() -> None:
     assert meaning(Silence("timeout: headers")) is Outcome.UNAVAILABLE
 
 
+def test_a_silence_of_our_making_is_unknown() -> None:
+    """This machine failed with the request out: the merchant may have it, and is not charged."""
+    assert (
+        meaning(Silence("network: ENETDOWN on this machine, after the request was sent", ours=True)) is Outcome.UNKNOWN
+    )
+
+
 def test_refused_address_is_unsendable() -> None:
     """What our own guard refuses was never sent."""
     assert meaning(Refusal("address: private network")) is Outcome.UNSENDABLE

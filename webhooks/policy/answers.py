@@ -18,6 +18,8 @@ def meaning(result: Answer | Silence | Refusal) -> Outcome:
     match result:
         case Answer(status=status):
             return _meaning_of_status(status)
+        case Silence(ours=True):
+            return Outcome.UNKNOWN
         case Silence():
             return Outcome.UNAVAILABLE
         case Refusal():

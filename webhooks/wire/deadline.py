@@ -30,11 +30,15 @@ class Phase(StrEnum):
 
 
 class Deadline:
-    """The end of one attempt, and the phase it has reached."""
+    """The end of one attempt, the phase it has reached, and how many requests have gone out whole by now.
+
+    Once one has, the merchant may have it, whatever happens to this machine from there on (I4).
+    """
 
     def __init__(self, length: timedelta) -> None:
         self.at = time.monotonic() + length.total_seconds()
         self.phase = Phase.DNS
+        self.sent = 0
 
     @property
     def passed(self) -> bool:
@@ -73,9 +77,10 @@ class _Watch:
 
     def release(self) -> None:
         with self._lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            with contextlib.suppress(OSError):  # no answer is lost over this
+                handle.close()
 
 
 class Watchdog:

@@ -38,6 +38,7 @@ DEFAULT_HEADERS = {
 MAX_RETRY_AFTER = 128
 MAX_HOST = 253
 REDIRECTION = 3
+TWICE = 2
 
 _SPACES = re.compile(r"\s+")
 
@@ -100,16 +101,16 @@ class Sender:
         The URL's path and query go out as they are, and so do `headers`, besides `Host`, `Content-Length`,
         `Accept-Encoding: identity` and, where they are missing, `Content-Type: application/json` and `User-Agent`. No
         redirect is followed, no cookie kept. `LocalFault`, and nothing else, is raised: for what this machine or this
-        program could not do.
+        program could not do, and only while no request has gone out whole.
         """
         deadline = Deadline(self._rules.deadline)
         try:
             result: Answer | Silence | Refusal = _answer(self._send(url, headers, body, deadline))
         except Exception as error:
             result = explain(error, deadline)
-        if isinstance(result, Refusal) or not self._session(deadline)[1].resent:
+        if isinstance(result, Refusal) or deadline.sent < TWICE:
             return result
-        return replace(result, resent=True)
+        return replace(result, resent=True, stale_status=self._session(deadline)[1].stale_status)
 
     def close(self) -> None:
         """Close the idle connections; attempts in flight end as they would."""
