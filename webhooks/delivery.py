@@ -9,10 +9,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
+from webhooks.clocks import LedgerClock, WallClock
 from webhooks.errors import LedgerUnavailable, LocalFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held
@@ -52,6 +53,7 @@ class Courier:
     publisher: Publisher
     release: Release
     may_count_down: Callable[[timedelta], bool]
+    wall_clock: WallClock = field(default_factory=WallClock)
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
@@ -65,8 +67,9 @@ class Courier:
         delivery = self._load(message, admission)
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
-        clock = _LedgerClock(delivery.started_at, asked_at)
-        result = self._send(delivery, admission)
+        clock = LedgerClock(delivery.started_at, asked_at)
+        self.wall_clock.compare(clock)
+        result = self._send(delivery, admission, clock)
         duration, ended_at = clock.since_start(), clock.latest()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
@@ -75,7 +78,7 @@ class Courier:
         telemetry.attempted(delivery, attempt, decision)
         self._tell_gate(message.merchant_id, admission, attempt.outcome)
         if retry and ours:
-            self._reschedule(delivery, retry, delivery.started_at + clock.since_start())
+            self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if ours or isinstance(decision, Delivered) else SetAside(None)
 
@@ -106,13 +109,13 @@ class Courier:
             case Unclaimed.STALE:
                 return SetAside(None)
 
-    def _send(self, delivery: Delivery, admission: Admitted) -> Answer | Silence | Refusal:
+    def _send(self, delivery: Delivery, admission: Admitted, clock: LedgerClock) -> Answer | Silence | Refusal:
         """Sign and POST. A fault of ours that came before the last byte was out is raised, and the claim taken back.
 
         Of anything else that is raised nobody knows when it came: the lease runs out, and the outcome is unknown (I4).
         """
         try:
-            return self.sender.post(delivery.url, signed_headers(delivery), delivery.body)
+            return self.sender.post(delivery.url, signed_headers(delivery, clock.earliest()), delivery.body)
         except Exception as error:
             self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
             if isinstance(error, LocalFault):
@@ -150,25 +153,6 @@ class Courier:
     def _reschedule(self, delivery: Delivery, retry: RetryAt, now: datetime) -> None:
         message = Message(delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now)
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
-
-
-class _LedgerClock:
-    """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ.
-
-    The claim happened between asking and answer. A retry is due by the latest moment that it can be now, and waits
-    from the earliest: so it never comes early, however long either way took.
-    """
-
-    def __init__(self, started_at: datetime, asked_at: float) -> None:
-        self._started_at = started_at
-        self._asked_at = asked_at
-        self._answered_at = time.monotonic()
-
-    def latest(self) -> datetime:
-        return self._started_at + timedelta(seconds=time.monotonic() - self._asked_at)
-
-    def since_start(self) -> timedelta:
-        return timedelta(seconds=time.monotonic() - self._answered_at)
 
 
 def _budgets(delivery: Delivery) -> Budgets:

@@ -62,9 +62,9 @@ class Outcome(StrEnum):
 class Answer:
     """A final status line and its headers arrived within the deadline.
 
-    `retry_after` is the header as it came, `redirect_host` the host that a 3xx points to,
-    `excerpt` the first 2 KiB of the body as clean text. `resent`: the request went out twice, since a kept connection
-    closed without a byte, or answered `stale_status`, which says nothing about the request.
+    `retry_after` is the header as it came, `date` the answer's own `Date` beside it, `redirect_host` the host that a
+    3xx points to, `excerpt` the first 2 KiB of the body as clean text. `resent`: the request went out twice, since a
+    kept connection closed without a byte, or answered `stale_status`, which says nothing about the request.
     """
 
     status: int
@@ -73,6 +73,7 @@ class Answer:
     excerpt: str = ""
     resent: bool = False
     stale_status: int | None = None
+    date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,10 +166,11 @@ def _tls(ca_bundle: Path | None) -> ssl.SSLContext:
 
 
 def _answer(response: requests.Response) -> Answer:
-    retry_after = response.headers.get("Retry-After")
+    retry_after, date = response.headers.get("Retry-After"), response.headers.get("Date")
     return Answer(
         status=response.status_code,
         retry_after=_clean(retry_after)[:MAX_RETRY_AFTER] if retry_after is not None else None,
+        date=_clean(date)[:MAX_RETRY_AFTER] if retry_after is not None and date is not None else None,
         redirect_host=_redirect_host(response) if response.status_code // 100 == REDIRECTION else None,
         excerpt=_excerpt(response),
     )
