@@ -113,7 +113,8 @@ def deliver(task: Deliver, event: dict[str, Any]) -> None:
         case Delivered():
             return
         case RetryAt(due_at=due_at, ladder=ladder):
-            raise _waiting(f"on the {ladder} ladder until {due_at:%Y-%m-%d %H:%M:%S} UTC")
+            on = f"on the {ladder} ladder" if ladder else "after a fault of ours"
+            raise _waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
         case Failed(reason=reason):
             raise DeliveryFailed(reason.value)
         case SetAside(held_for=None):

@@ -71,9 +71,10 @@ class Watch:
     def release(self) -> None:
         """Watch it no longer."""
         with self._lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            with contextlib.suppress(OSError):  # no answer is lost over this
+                handle.close()
 
 
 class Watchdog:
