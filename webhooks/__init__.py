@@ -1,7 +1,8 @@
 """Tells merchants, by signed webhook, that money has moved.
 
 Producers need two names: `deliver.delay(event)` returns once the event is in the ledger, and
-`record(connection, event)` accepts one inside the caller's own database transaction.
+`record(connection, event)` accepts one inside the caller's own database transaction. The errors here are the ones
+that they tell apart.
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,11 @@ from typing import Any
 from webhooks import control as _control  # noqa: F401 - makes `celery inspect breaker` known
 from webhooks import parts
 from webhooks.app import app
+from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable
 from webhooks.ledger import recording
 from webhooks.tasks import deliver
 
-__all__ = ["app", "deliver", "record"]
+__all__ = ["EventConflict", "InvalidEvent", "LedgerUnavailable", "app", "deliver", "record"]
 
 
 def record(connection: Any, event: Mapping[str, Any]) -> str:
