@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,9 +87,17 @@ def clean() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, as pip builds it from the sources."""
+    """The wheel, as pip builds it from what the Dockerfile copies."""
     folder = tmp_path_factory.mktemp("wheel")
-    must([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], clean())
+    sources = folder / "sources"
+    sources.mkdir()
+    build_stage = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("FROM ")[1]
+    for names in re.findall(r"^COPY (.+) \S+$", build_stage, re.MULTILINE):
+        for name in names.split():
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, sources / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
+    must([*build, str(sources)], clean())
     (built,) = folder.glob("*.whl")
     return built
 
@@ -107,16 +118,18 @@ def interpreter(version: str) -> str:
     params=[(python, pinned) for python in PYTHONS for pinned in (True, False)],
     ids=[f"{python}, {what}" for python in PYTHONS for what in ("with the constraints", "without")],
 )
-def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Installed]:
     """A new environment that holds the wheel and what pip brings with it."""
     version, pinned = request.param
-    folder = tmp_path_factory.mktemp("installed")
     constraints = ["--constraint", str(ROOT / "constraints.txt")] if pinned else []
-    environment = Installed(wheel, folder, constraints)
-    must([interpreter(version), "-m", "venv", str(folder / "venv")], clean())
-    environment.empty.mkdir()
-    environment.add()
-    return environment
+    # Not in pytest's own folder: where root runs this, another user must be able to run the PostgreSQL in it.
+    with tempfile.TemporaryDirectory(prefix="webhooks-wheel-") as name:
+        environment = Installed(wheel, Path(name), constraints)
+        environment.folder.chmod(0o755)
+        must([interpreter(version), "-m", "venv", f"{name}/venv"], clean())
+        environment.empty.mkdir()
+        environment.add()
+        yield environment
 
 
 @pytest.fixture
@@ -203,6 +216,8 @@ def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str,
         wait_until(lambda: EVENT in ask(port, LOGIN), "Flower shows the delivery")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             ask(port, None)
+        with pytest.raises(ConnectionRefusedError):  # bound to the one address, not to all
+            socket.create_connection(("127.0.0.2", port), 5)
         installed.run("webhooks", "status", settings=settings)
         assert len(merchant.requests) == 1
 
