@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -154,6 +155,9 @@ def _check_settings(context: click.Context, _option: click.Parameter, _value: ob
     """Say a mistake in the settings in one line, before any Celery command runs on them."""
     if context.resilient_parsing:
         return
+    if "://" in os.environ.get("FLOWER_PORT", ""):
+        # Kubernetes sets it so in every pod where a Service has the name flower, and Flower would end on it.
+        del os.environ["FLOWER_PORT"]
     try:
         celery_settings(get_settings())
     except WebhooksError as error:
