@@ -35,7 +35,8 @@ def told_apart(app: Celery) -> Iterator[None]:
     try:
         yield
     except (KombuError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
-        raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from error
+        first_line = str(error).strip().partition("\n")[0]  # such as: certificate verify failed
+        raise BrokerUnavailable(f"the broker cannot be reached: {first_line or type(error).__name__}") from error
 
 
 def _queued_at(message: bytes) -> datetime | None:

@@ -19,6 +19,7 @@ from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from webhooks import redis_url
 from webhooks.errors import SettingsError
 from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
@@ -122,9 +123,9 @@ class Settings(BaseSettings):
     @field_validator("broker_url", "redis_url")
     @classmethod
     def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
-        if value and not value.get_secret_value().startswith(("redis://", "rediss://")):
-            raise ValueError("it is not a Redis URL such as redis://host:6379/0")
-        return value and _well_formed(value)
+        if value:
+            redis_url.read(value.get_secret_value()).check_files()
+        return value
 
     @field_validator("secrets_key")
     @classmethod

@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
+from webhooks import redis_url
 from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
@@ -29,9 +30,11 @@ _PAGE = 500
 class Gate:
     """The breakers and lanes of all merchants. Connects when first used; threads and forked children may share it."""
 
-    def __init__(self, redis_url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None) -> None:
+    def __init__(self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None) -> None:
+        where = redis_url.read(url)
         self._redis = Redis.from_url(
-            redis_url,
+            where.plain,
+            **where.tls,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
             # A script that was sent may have run: a lost answer is a fault and no reason to send it again.
