@@ -67,6 +67,8 @@ def _required(settings: Settings) -> dict[str, Any]:
             "socket_timeout": 10,
             "socket_keepalive": True,
             "health_check_interval": 10,
+            # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
+            "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
         },
         "worker_consumer": "webhooks.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker

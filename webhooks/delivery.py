@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
@@ -24,6 +24,7 @@ from webhooks.policy.decisions import Budgets, Decision, Delivered, RetryAt, dec
 from webhooks.policy.ladders import Ladders
 from webhooks.publishing import Publisher
 from webhooks.release import Release
+from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
 from webhooks.wire.sender import Sender
 
@@ -52,6 +53,7 @@ class Courier:
     publisher: Publisher
     release: Release
     may_count_down: Callable[[timedelta], bool]
+    strangers: Strangers = field(default_factory=Strangers)
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
@@ -84,7 +86,10 @@ class Courier:
         if isinstance(admission, Busy):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
-        return self._hold(message, admission.why)
+        aside = self._hold(message, admission.why)
+        if aside.held_for is None and not self.ledger.is_recorded(message.id):
+            self.strangers.met(message.id)
+        return aside
 
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
         return SetAside(held_for if self.ledger.hold(message, held_for) else None)
@@ -103,6 +108,9 @@ class Courier:
                 return self._hold(message, HeldFor.ADDRESS)
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
+            case Unclaimed.UNKNOWN:
+                self.strangers.met(message.id)
+                return SetAside(None)
             case Unclaimed.STALE:
                 return SetAside(None)
 

@@ -33,6 +33,7 @@ _OF_KUBERNETES = re.compile(
     r"|WEBHOOKS(_\w+)?_PORT=(tcp|udp|sctp)://.*",
     re.ASCII | re.DOTALL,
 )
+_NAMESPACE = re.compile(r"[\w.-]{0,64}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
@@ -75,6 +76,7 @@ class Settings(BaseSettings):
     database_url: SecretStr
     broker_url: SecretStr = SecretStr("redis://localhost:6379/0")
     redis_url: SecretStr | None = None  # the gate's; by default the broker's
+    namespace: str = ""  # tells apart what several deployments keep in one Redis
     secrets_key: SecretStr  # Fernet keys, newest first, separated by commas
 
     # sending
@@ -125,6 +127,14 @@ class Settings(BaseSettings):
     def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
         if value:
             redis_url.read(value.get_secret_value()).check_files()
+        return value
+
+    @field_validator("namespace")
+    @classmethod
+    def _fits_into_keys(cls, value: str) -> str:
+        # Redis would read [ * ? as patterns, and { } as the part that chooses a node of a cluster.
+        if not _NAMESPACE.fullmatch(value):
+            raise ValueError("a namespace has up to 64 letters, digits, _ . or -, such as staging")
         return value
 
     @field_validator("secrets_key")

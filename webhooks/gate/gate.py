@@ -30,7 +30,9 @@ _PAGE = 500
 class Gate:
     """The breakers and lanes of all merchants. Connects when first used; threads and forked children may share it."""
 
-    def __init__(self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None) -> None:
+    def __init__(
+        self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None, *, namespace: str = ""
+    ) -> None:
         where = redis_url.read(url)
         self._redis = Redis.from_url(
             where.plain,
@@ -43,6 +45,7 @@ class Gate:
             decode_responses=True,
         )
         self._scripts = scripts or compose()
+        self._namespace = namespace
         self._rules = translate.rules_as_json(rules)
 
     def admit(self, merchant_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
@@ -84,7 +87,8 @@ class Gate:
         It scans the whole key space of one server; on a Redis Cluster that is one node's.
         """
         with _faults_named():
-            found = sorted({keys.merchant_of(key) for key in self._redis.scan_iter(match=keys.ALL_STATES, count=_PAGE)})
+            states = self._redis.scan_iter(match=keys.all_states(self._namespace), count=_PAGE)
+            found = sorted({keys.merchant_of(key, self._namespace) for key in states})
         breakers = map(translate.as_breaker, found, self._run_for_all("show", found))
         return tuple(breaker for breaker in breakers if not breaker.quiet)
 
@@ -124,7 +128,7 @@ class Gate:
             return pipeline.execute(raise_on_error=False)[int(load) :]
 
     def _call(self, merchant_id: str, *args: str) -> tuple[Any, ...]:
-        names = keys.keys_of(merchant_id)
+        names = keys.keys_of(merchant_id, self._namespace)
         return len(names), *names, self._rules, *args
 
 
