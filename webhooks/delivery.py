@@ -25,6 +25,7 @@ from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delive
 from webhooks.policy.ladders import Ladders
 from webhooks.publishing import Publisher
 from webhooks.release import Release
+from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
 from webhooks.wire.sender import Sender
 
@@ -56,6 +57,7 @@ class Courier:
     slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
     stopping: threading.Event  # set when this process is told to stop
     wall_clock: WallClock = field(default_factory=WallClock)
+    strangers: Strangers = field(default_factory=Strangers)
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
@@ -92,7 +94,10 @@ class Courier:
         if isinstance(admission, Busy):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
-        return self._hold(message, admission.why)
+        aside = self._hold(message, admission.why)
+        if aside.held_for is None and not self.ledger.is_recorded(message.id):
+            self.strangers.met(message.id)
+        return aside
 
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
         return SetAside(held_for if self.ledger.hold(message, held_for) else None)
@@ -121,6 +126,9 @@ class Courier:
                 return self._hold(message, HeldFor.ADDRESS)
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
+            case Unclaimed.UNKNOWN:
+                self.strangers.met(message.id)
+                return SetAside(None)
             case Unclaimed.STALE:
                 return SetAside(None)
 

@@ -139,6 +139,7 @@ class Unclaimed(StrEnum):
     """Why a message leads to no attempt."""
 
     STALE = "stale"  # another message or worker was faster, or the delivery is final or past its age
+    UNKNOWN = "unknown"  # nothing of this id was ever accepted: it is another ledger's
     NO_ADDRESS = "no address"
     PAUSED = "paused"  # its merchant, by an operator
 

@@ -76,7 +76,7 @@ def views() -> Views:
 def gate() -> Gate:
     """Return the gate to every merchant."""
     settings = get_settings()
-    return Gate(settings.gate_url, settings.breaker)
+    return Gate(settings.gate_url, settings.breaker, namespace=settings.namespace)
 
 
 @once
