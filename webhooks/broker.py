@@ -1,4 +1,4 @@
-"""Looking into the broker's queue: how deep it is, and since when its oldest message waits."""
+"""Looking into the broker: how deep a queue is, since when its oldest message waits, and whether beat lives."""
 
 from __future__ import annotations
 
@@ -11,21 +11,54 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import KombuError
 
-from webhooks.app import DELIVERIES
+from webhooks.app import DELIVERIES, SWEEP
 from webhooks.errors import BrokerUnavailable
 from webhooks.sweep import Queue
 
 _LOOKED_AT = 50  # of the oldest messages: among them there may be some that were sent by name, without a time
+_SIGN_MS = 30_000  # how long a beat that falls silent is still believed; the broker's clock alone counts
 
 
-def look_at_queue(app: Celery) -> Queue:
-    """Return the state of the deliveries' queue. Raises BrokerUnavailable."""
-    with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
-        client = connection.default_channel.client
+def look_at_queue(app: Celery, name: str = DELIVERIES) -> Queue:
+    """Return the state of a queue. Raises BrokerUnavailable."""
+    with _client(app) as client:
         # Kombu pushes on the left and workers take from the right: the oldest message is the last.
-        depth, last = client.pipeline(transaction=False).llen(DELIVERIES).lrange(DELIVERIES, -_LOOKED_AT, -1).execute()
+        depth, last = client.pipeline(transaction=False).llen(name).lrange(name, -_LOOKED_AT, -1).execute()
         ours = filter(None, map(_queued_at, reversed(last)))
-        return Queue(depth=int(depth), oldest=next(ours, None))
+        return Queue(depth=int(depth), oldest=next(ours, None), next=hash(last[-1]) if last else None)
+
+
+def is_waiting(app: Celery, name: str, task: str) -> bool:
+    """Whether a message of a task waits in a queue, or so many of others that one more would be of no use.
+
+    Raises BrokerUnavailable.
+    """
+    with _client(app) as client:
+        depth, oldest = client.pipeline(transaction=False).llen(name).lrange(name, -_LOOKED_AT, -1).execute()
+        return int(depth) > _LOOKED_AT or task in map(_task_of, oldest)
+
+
+def note_beat(app: Celery, host: str) -> None:
+    """Leave a sign that beat lives on a host; it goes by itself. Raises BrokerUnavailable."""
+    with _client(app) as client:
+        key = _beat_of(host)
+        client.pipeline(transaction=False).hset(key, "lives", 1).pexpire(key, _SIGN_MS).execute()
+
+
+def has_beat(app: Celery, host: str) -> bool:
+    """Whether beat has lately sent its sweep from a host, or found one waiting. Raises BrokerUnavailable."""
+    with _client(app) as client:
+        return client.hget(_beat_of(host), "lives") is not None
+
+
+def _beat_of(host: str) -> str:
+    return f"{SWEEP}.beat.{host}"
+
+
+@contextmanager
+def _client(app: Celery) -> Iterator[Any]:
+    with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
+        yield connection.default_channel.client
 
 
 @contextmanager
@@ -41,7 +74,18 @@ def told_apart(app: Celery) -> Iterator[None]:
 def _queued_at(message: bytes) -> datetime | None:
     """Read when our message was published, by the ledger's clock; None for somebody else's."""
     try:
-        headers: dict[str, Any] = json.loads(message).get("headers", {})
-        return datetime.fromisoformat(headers["queued_at"])
+        return datetime.fromisoformat(_headers(message)["queued_at"])
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _task_of(message: bytes) -> str | None:
+    try:
+        return str(_headers(message)["task"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _headers(message: bytes) -> dict[str, Any]:
+    headers: dict[str, Any] = json.loads(message)["headers"]
+    return headers

@@ -117,7 +117,7 @@ def test_whether_the_ledger_takes_writes(books: Books) -> None:
     with books.database.engine.connect() as other:
         transaction = other.execution_options(isolation_level="READ COMMITTED").begin()
         other.execute(text("SELECT 1 FROM leases FOR UPDATE"))
-        with pytest.raises(LedgerUnavailable, match="no write was confirmed within 0.2 s"):
+        with pytest.raises(LedgerUnavailable, match=r"no write was confirmed within 0\.2 s"):
             pulse.check_write(within=timedelta(seconds=0.2))
         transaction.rollback()
     pulse.check_write()
