@@ -29,6 +29,7 @@ _IMPORTED = [
     "celery.worker.autoscale",
     "kombu.transport.redis",
     "webhooks.consuming",
+    "webhooks.scheduling",
 ]
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT

@@ -72,6 +72,28 @@ def test_compose_describes_the_whole_system() -> None:
     assert volumes == set(compose()["volumes"])
 
 
+@pytest.mark.parametrize(
+    ("service", "asks"), [("worker", "--worker"), ("sweep", "--worker --system"), ("beat", "--beat")]
+)
+def test_health_checks_ask_what_can_fail(service: str, asks: str) -> None:
+    """They type `webhooks health` for the node that their service starts, and show a standstill within a minute."""
+    from webhooks.cli.status import health  # noqa: PLC0415
+    from webhooks.health import FRESH  # noqa: PLC0415
+
+    described = compose()["services"][service]
+    check = described["healthcheck"]
+    how, program, word, *options = check["test"]
+    assert (how, program, word) == ("CMD", "webhooks", "health")
+    given = health.make_context("health", list(options)).params
+    assert {f"--{name}" for name in ("worker", "system", "beat") if given["name" if name == "worker" else name]} == set(
+        asks.split()
+    )
+    if given["name"]:
+        assert f"--hostname {given['name']} " in described["command"]
+    assert check["retries"] == 1
+    assert FRESH.total_seconds() + int(check["interval"].removesuffix("s")) <= 60
+
+
 def test_no_secret_in_compose_or_procfile() -> None:
     """Every password and key comes from the environment, and is required."""
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
 
-_SKEW = 300  # seconds that the clocks of two hosts may differ
-
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
     """Return Celery's configuration. Raises SettingsError when a deployment's module would undo a guarantee."""
@@ -76,14 +74,13 @@ def _required(settings: Settings) -> dict[str, Any]:
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        # It remembers nothing, so that several beats share no file.
-        "beat_scheduler": "webhooks.consuming:PersistentScheduler",
+        # It remembers nothing, so that several beats share no file. No message of these expires: beat's clock would say
+        # when, a worker's clock whether, and where they differ no sweep would ever run.
+        "beat_scheduler": "webhooks.scheduling:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
-            # An old message of these is worthless: the next does its work. But beat's clock says when it expires, and
-            # a worker's clock whether it has: where they differ by more than this, neither would ever run.
-            "sweep": {"task": "webhooks.sweep", "schedule": tick, "options": {"expires": max(5 * tick, _SKEW)}},
-            "prune": {"task": "webhooks.prune", "schedule": 60, "options": {"expires": _SKEW}},
+            "sweep": {"task": "webhooks.sweep", "schedule": tick},
+            "prune": {"task": "webhooks.prune", "schedule": 60},
         },
     }
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
-from celery.beat import Scheduler
 from celery.worker.consumer import Consumer
 
 from webhooks import channel
@@ -21,15 +20,6 @@ def persistent(connection: Any) -> Any:
     waits = {"interval_start": _STEP_S, "interval_step": _STEP_S, "interval_max": _LONGEST_S}
     connection.ensure_connection = partial(connection.ensure_connection, **waits)
     return connection
-
-
-class PersistentScheduler(Scheduler):  # type: ignore[misc]
-    """Beat that sends its sweeps again soon after the broker is back."""
-
-    @cached_property
-    def connection(self) -> Any:
-        """The way to the broker."""
-        return persistent(self.app.connection_for_write())
 
 
 class PersistentConsumer(Consumer):  # type: ignore[misc]

@@ -1,14 +1,16 @@
-"""Remote control: `celery -A webhooks inspect breaker M` and `celery -A webhooks control reset_breaker M`."""
+"""Remote control: `celery -A webhooks inspect breaker M`, `inspect consuming`, `control reset_breaker M`."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
 from typing import Any
 
+from celery.signals import task_received, worker_ready
 from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
@@ -27,6 +29,34 @@ def breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     except WebhooksError as error:
         return {"error": str(error)}
     return {name: _plain(value) for name, value in shown.items()} | {"held": held}
+
+
+@inspect_command()  # type: ignore[untyped-decorator]
+def consuming(state: Any) -> dict[str, Any]:
+    """Show from which queues this worker takes messages, for how long it has taken none, and whether it has room."""
+    consumer = state.consumer.task_consumer
+    queues = sorted(queue.name for queue in consumer.queues) if consumer else []
+    now_s = time.monotonic()
+    return {
+        "queues": queues,
+        "cancelled": sorted(_started_with.keys() - set(queues)),
+        "quiet_s": {queue: round(now_s - _took_s.get(queue, _started_with.get(queue, now_s)), 3) for queue in queues},
+        "room": bool(consumer and consumer.channel.qos.can_consume()),
+    }
+
+
+_started_with: dict[str, float] = {}  # this worker's queues, and since when it takes from them
+_took_s: dict[str, float] = {}  # when it last took a message from which
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _note_start(sender: Any, **_: Any) -> None:
+    _started_with.update(dict.fromkeys(sender.app.amqp.queues.consume_from, time.monotonic()))
+
+
+@task_received.connect  # type: ignore[untyped-decorator]
+def _note_message(request: Any, **_: Any) -> None:
+    _took_s[request.delivery_info["routing_key"]] = time.monotonic()
 
 
 @control_command(args=[("merchant_id", str)], signature="MERCHANT")  # type: ignore[untyped-decorator]

@@ -21,10 +21,11 @@ from webhooks.release import Release
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The broker's queue of deliveries: how many messages wait there, and since when the oldest does."""
+    """A queue of the broker's: how many messages wait there, since when the oldest does, and which comes next."""
 
     depth: int
-    oldest: datetime | None
+    oldest: datetime | None  # by the ledger's clock; None where no message says
+    next: int | None = None  # its hash, to tell whether it is still the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from webhooks.cli.database import db, secrets_key
 from webhooks.cli.deliveries import delivery
 from webhooks.cli.demo import demo
 from webhooks.cli.merchants import merchant
-from webhooks.cli.status import status
+from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
 
 
@@ -44,5 +44,5 @@ def main() -> None:
     """Merchants, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, delivery, breaker, status, audit, db, demo, secrets_key):
+for command in (merchant, delivery, breaker, status, health, audit, db, demo, secrets_key):
     main.add_command(command)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Row, Select, case, func, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
@@ -149,12 +149,32 @@ class Views:
         )
         return [row.merchant_id for row in self._database.rows(strangers, repeatable=True)]
 
-    def longest_overdue(self) -> timedelta:
-        """Return how long the pending delivery that waits longest is past its due time."""
-        rows = self._database.rows(
-            select(func.max(func.now() - deliveries.c.due_at)).where(
-                deliveries.c.state == State.PENDING, deliveries.c.sending_since.is_(None)
-            ),
-            repeatable=True,
+    def count_let_go(self) -> dict[str, int]:
+        """Return how many held deliveries are held for what is over by now: the next sweep lets them go."""
+        over = case(
+            (deliveries.c.held_for == HeldFor.OPERATOR, merchants.c.paused_at.is_(None)),
+            (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & merchants.c.paused_at.is_(None)),
+            else_=False,
         )
-        return max(rows[0][0] or timedelta(), timedelta())
+        counted = (
+            select(deliveries.c.held_for, _NUMBER)
+            .join(merchants, merchants.c.id == deliveries.c.merchant_id)
+            .where(deliveries.c.state == State.HELD, over)
+            .group_by(deliveries.c.held_for)
+        )
+        return {row.held_for: row.number for row in self._database.rows(counted, repeatable=True)}
+
+    def most_overdue(self) -> tuple[str, timedelta] | None:
+        """Return which pending delivery is longest past its due time, and for how long; None when none is."""
+        overdue = (
+            select(deliveries.c.id, (func.now() - deliveries.c.due_at).label("overdue"))
+            .where(
+                deliveries.c.state == State.PENDING,
+                deliveries.c.sending_since.is_(None),
+                deliveries.c.due_at < func.now(),
+            )
+            .order_by(deliveries.c.due_at)
+            .limit(1)
+        )
+        rows = self._database.rows(overdue, repeatable=True)
+        return (rows[0].id, rows[0].overdue) if rows else None

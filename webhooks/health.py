@@ -1,0 +1,144 @@
+"""How things stand, and what is wrong in that: nothing may stand still in silence (I11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import partial
+from socket import gethostname
+from typing import Any
+
+from webhooks import broker, parts
+from webhooks.app import DELIVERIES, SWEEP, app
+from webhooks.asking import Fault, Questions
+from webhooks.ledger.leases import Done
+from webhooks.settings import get_settings
+from webhooks.sweep import Queue
+from webhooks.workers import Worker, look_at_workers
+
+FRESH = timedelta(seconds=30)  # since the last sweep was done to the end
+OVERDUE = timedelta(minutes=1)
+QUIET = timedelta(minutes=1)  # for which a worker takes nothing from a queue in which something waits
+
+_QUEUES = (DELIVERIES, SWEEP)
+Answers = Mapping[str, Any]
+
+
+def of_system() -> dict[str, Questions]:
+    """Return what is asked of each part to know whether the whole system goes on; all of it is cheap."""
+    return {
+        "ledger": {"sweep": parts.pulse().last_done},
+        "ledger, writing": {"ledger takes writes": _takes_writes},
+        "gate": {"gate answers": _gate_answers},
+        "broker": of_workers(),
+    }
+
+
+def of_workers(*names: str) -> Questions:
+    """Return what is asked of the broker and these workers, or all; the order counts, see `_is_deaf`."""
+    looks = {name: partial(broker.look_at_queue, app, name) for name in _QUEUES}
+    return {
+        **{f"queue {name}": look for name, look in looks.items()},
+        "workers": partial(look_at_workers, names),
+        **{f"then {name}": look for name, look in looks.items()},
+    }
+
+
+def of_beat() -> Questions:
+    """Return what is asked of the broker to know whether beat lives on this host."""
+    return {"beat": partial(broker.has_beat, app, gethostname())}
+
+
+def judge_system(answers: Answers) -> Iterator[Fault]:
+    """Name what stands still, and every part that did not answer."""
+    yield from unanswered(answers)
+    if isinstance(done := answers.get("sweep"), Done):
+        yield from _judge_sweep(done)
+    if isinstance(answers.get("workers"), Mapping):
+        yield from _judge_queues(answers)
+        for name in answers["workers"]:
+            yield from _judge_deaf(answers, name)
+
+
+def unanswered(answers: Answers) -> Iterator[Fault]:
+    """Name each part that could not be asked, once for each reason."""
+    yield from dict.fromkeys(answer for answer in answers.values() if isinstance(answer, Fault))
+
+
+def judge_worker(answers: Answers, name: str) -> Iterator[Fault]:
+    """Name what keeps one worker from its work."""
+    yield from unanswered(answers)
+    if not isinstance(answers["workers"], Mapping):
+        return
+    worker = answers["workers"].get(name)
+    if worker is None:
+        yield Fault(f"worker {name}", "it does not answer")
+        return
+    for queue in worker.cancelled:
+        undo = f"celery -A webhooks control add_consumer {queue}"
+        yield Fault(f"worker {name}", f"it takes nothing from the queue {queue} any more; to undo that: {undo}")
+    yield from _judge_deaf(answers, name)
+
+
+def judge_beat(answers: Answers) -> Iterator[Fault]:
+    """Name what keeps beat from its work."""
+    yield from unanswered(answers)
+    if answers["beat"] is False:
+        yield Fault("beat", f"none has sent a sweep from {gethostname()} for 30 s")
+
+
+def judge_overdue(overdue: tuple[str, timedelta] | None) -> Iterator[Fault]:
+    """Name the delivery that is longest overdue, when that is too long."""
+    if overdue and overdue[1] > OVERDUE:
+        yield Fault("deliveries", f"{overdue[0]} is overdue by {_seconds(overdue[1])}")
+
+
+def _judge_sweep(done: Done) -> Iterator[Fault]:
+    limit = max(FRESH, 5 * get_settings().sweep_interval)
+    why = "is beat running, and a worker for the queue sweep?"
+    if done.ago is None:
+        yield Fault("sweep", f"none has ever been done: {why}")
+    elif abs(done.ago) > limit:  # a time ahead was written before the ledger's clock was set back
+        yield Fault("sweep", f"none has been done to the end for {_seconds(abs(done.ago))}: {why}")
+
+
+def _judge_queues(answers: Answers) -> Iterator[Fault]:
+    workers: list[Worker] = list(answers["workers"].values())
+    taken = {queue for worker in workers for queue in worker.queues}
+    if not all(worker.says for worker in workers):
+        return
+    for name in _QUEUES:
+        queue = answers[f"then {name}"]
+        if name not in taken and isinstance(queue, Queue):
+            yield Fault(f"queue {name}", f"no worker takes from it, and {queue.depth} messages wait")
+
+
+def _judge_deaf(answers: Answers, name: str) -> Iterator[Fault]:
+    worker: Worker = answers["workers"][name]
+    for queue in _QUEUES:
+        before, after = answers[f"queue {queue}"], answers[f"then {queue}"]
+        quiet = worker.quiet.get(queue, timedelta())
+        if quiet > QUIET and isinstance(before, Queue) and isinstance(after, Queue) and _is_stuck(before, after):
+            yield Fault(
+                f"worker {name}",
+                f"it has taken nothing from the queue {queue} for {_seconds(quiet)}, and {after.depth} messages wait",
+            )
+
+
+def _is_stuck(before: Queue, after: Queue) -> bool:
+    """Whether the same message is still the next: where somebody is idle, it is taken before the workers answer."""
+    return before.next is not None and before.next == after.next
+
+
+def _takes_writes() -> bool:
+    parts.pulse().check_write()
+    return True
+
+
+def _gate_answers() -> bool:
+    parts.gate().show("-")
+    return True
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.0f} s"
