@@ -10,6 +10,7 @@ from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
+from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
 from webhooks.once import once
@@ -84,6 +85,12 @@ def pruning() -> Pruning:
 def audit() -> Audit:
     """Return the operators' record."""
     return Audit(database())
+
+
+@once
+def refusals() -> Refusals:
+    """Return the record of events by name that were refused."""
+    return Refusals(database())
 
 
 def sending_rules() -> SendingRules:
