@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhooks.errors import InvalidEvent
-from webhooks.intake import MAX_BODY_BYTES, read
+from webhooks.intake import MAX_BODY_BYTES, RefusedEvent, read
 
 BASE = {"id": "e-1", "type": "payment.status_changed", "merchant_id": "acme"}
 
@@ -158,6 +158,13 @@ def test_size_is_limited_in_bytes() -> None:
         read({**BASE, "a": "x" * (MAX_BODY_BYTES - empty + 1)})
     with pytest.raises(InvalidEvent, match="at most 262144"):
         read({**BASE, "a": "é" * (MAX_BODY_BYTES // 2)})
+
+
+def test_what_is_told_of_a_refused_event_is_short_and_printable() -> None:
+    """Somebody else chose the texts, and they go into a log, a terminal and PostgreSQL."""
+    told = RefusedEvent.of({"id": "e" * 999, "type": 7, "merchant_id": "\x00\ud800\x1b[2J"}, "task", "why" * 999)
+    assert told == RefusedEvent("e" * 300, r"\x00\ud800\x1b[2J", None, "task", "why" * 100)
+    assert RefusedEvent.of(None, "task", "why") == RefusedEvent(None, None, None, "task", "why")
 
 
 _JSON = st.recursive(

@@ -149,7 +149,7 @@ def _end(error: WebhooksError) -> NoReturn:
     sys.exit(2)
 
 
-app = Celery("webhooks", loader=Loader, include=["webhooks.tasks"], set_as_current=False)
+app = Celery("webhooks", loader=Loader, log="webhooks.logs:Logs", include=["webhooks.tasks"], set_as_current=False)
 
 
 def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:

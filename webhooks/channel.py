@@ -6,11 +6,14 @@ Kombu's own channel keeps a place for ever when the book can't be told that its 
 
 from __future__ import annotations
 
+import json
 import logging
 from queue import Empty
 from typing import Any
 
+from kombu.serialization import register
 from kombu.transport import redis, virtual
+from kombu.utils.json import dumps
 
 log = logging.getLogger(__name__)
 
@@ -97,5 +100,13 @@ class Channel(redis.Channel):
 
 
 def use() -> None:
-    """Have this process's connections to the broker use such channels."""
+    """Have this process's connections to the broker use such channels, and read JSON as it is.
+
+    Kombu's own JSON changes, or chokes on, whatever in an event looks like its notation for dates and decimals.
+    """
     redis.Transport.Channel = Channel
+    register("json", dumps, _plain_json, content_type="application/json", content_encoding="utf-8")
+
+
+def _plain_json(text: Any) -> Any:
+    return json.loads(text if isinstance(text, str) else bytes(text).decode())

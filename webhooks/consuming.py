@@ -1,14 +1,16 @@
-"""The way of worker and beat back to a broker that was away: soon, and without a person."""
+"""How a worker consumes: it comes back soon when its broker was away, and no message ends it or gets into its log."""
 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from celery.worker.consumer import Consumer
 
-from webhooks import channel
+from webhooks import channel, parts, telemetry
+from webhooks.intake import RefusedEvent
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         channel.use()
+        self._noting = ThreadPoolExecutor(1, "refused events")  # a slow ledger must not keep the loop waiting
         super().__init__(*args, **kwargs)
 
     def ensure_connected(self, conn: Any) -> Any:
@@ -43,6 +46,68 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
         """Acknowledge a message, or leave it to the broker when the connection it came by has been left behind."""
         return super().call_soon_ack(_unless_left_behind, p, *args, **kwargs)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what takes a message from the broker; one that Celery stumbles over is refused, and ends no worker."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def take(message: Any) -> None:
+            try:
+                handle(message)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                self._refuse(message, f"the message is not one of a task: {type(error).__name__}")
+
+        return take
+
+    # What Celery itself says of these messages holds their bodies.
+
+    def on_decode_error(self, message: Any, exc: BaseException) -> None:
+        """Refuse a message that cannot be read."""
+        self._refuse(message, f"the message cannot be read: {type(exc).__name__}")
+
+    def on_invalid_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002
+        """Refuse a message that says too little, or comes in a serialisation other than JSON."""
+        self._refuse(message, f"the message is not one of a task, or not JSON: {type(exc).__name__}")
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002
+        """Refuse a message that names no task."""
+        self._refuse(message, "the message names no task")
+
+    def on_unknown_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002
+        """Refuse a message whose task is not ours: most likely its name was mistyped."""
+        name = str(exc.args[0])[:100]
+        self._refuse(message, f"there is no task {name!r}; events go to 'webhooks.deliver'")
+        if self.event_dispatcher:
+            self.event_dispatcher.send("task-failed", uuid=_task_id(message), exception=f"NotRegistered({name!r})")
+
+    def _refuse(self, message: Any, why: str) -> None:
+        """Drop a message, and note what it was."""
+        if not message.acknowledged:
+            message.ack_log_error(log, self.connection_errors)
+        refused = RefusedEvent.of(_event_in(message), _task_id(message), why)
+        telemetry.refused(refused)
+        if self.task_consumer and message.channel is self.task_consumer.channel:  # remote control brings no events
+            self._noting.submit(_note, refused)
+
+
+def _task_id(message: Any) -> str:
+    return str((message.headers or {}).get("id") or "unknown")
+
+
+def _event_in(message: Any) -> object:
+    """Find the event in a task's message, if there is one that can be read."""
+    try:
+        args, kwargs, _ = message.decode()
+        return next(filter(lambda each: isinstance(each, dict), [*args, *kwargs.values()]), None)
+    except Exception:  # it was refused for a reason
+        return None
+
+
+def _note(refused: RefusedEvent) -> None:
+    try:
+        parts.refusals().note(refused)
+    except Exception as error:  # nobody looks at what this thread raises
+        log.warning("a refused event could not be listed: %s", error)
 
 
 def _unless_left_behind(acknowledge: Any, *args: Any, **kwargs: Any) -> None:

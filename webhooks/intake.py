@@ -29,6 +29,7 @@ _MAX_NAME = 200  # characters of a type or merchant id: they are index keys in P
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_MAX_TOLD = 300  # characters of each thing that is told of a refused event
 _MAX_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
@@ -49,6 +50,27 @@ class Event:
     def identity(self) -> dict[str, str]:
         """What travels in a message and is shown in Flower: no body, no secret (I9)."""
         return {"id": self.id, "merchant_id": self.merchant_id, "type": self.type}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEvent:
+    """What may be told of an event that was sent by task name and refused; its body is not among it (I9)."""
+
+    event_id: str | None
+    merchant_id: str | None
+    type: str | None
+    task_id: str
+    why: str
+
+    @classmethod
+    def of(cls, event: object, task_id: str, why: str) -> RefusedEvent:
+        """Tell what there is, cut to a length; `event` may be anything."""
+        told = event if isinstance(event, Mapping) else {}
+        event_id, merchant_id, event_type = (
+            _in_short(name) if isinstance(name, str) else None
+            for name in (told.get("id"), told.get("merchant_id"), told.get("type"))
+        )
+        return cls(event_id, merchant_id, event_type, _in_short(task_id), _in_short(why))
 
 
 def read(event: object) -> Event:
@@ -106,6 +128,12 @@ def checked_name(field: str, value: object) -> str:
 def _plain(text: str) -> str:
     """Return the text itself: `str()` of an enumeration's member would be its name."""
     return str.__str__(text)
+
+
+def _in_short(text: str) -> str:
+    """Cut a foreign text, and write what neither a terminal nor PostgreSQL takes as escapes."""
+    signs = (sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text[:_MAX_TOLD])
+    return "".join(signs)[:_MAX_TOLD]
 
 
 def _serialise(fields: Mapping[Any, Any]) -> bytes:

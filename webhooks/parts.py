@@ -15,6 +15,7 @@ from webhooks.ledger.leases import SWEEP, Lease, Pulse
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
+from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
 from webhooks.once import once
@@ -107,6 +108,12 @@ def act(unsure: str, look: str) -> AbstractContextManager[Act]:
 def audit() -> Audit:
     """Return the operators' record."""
     return Audit(database())
+
+
+@once
+def refusals() -> Refusals:
+    """Return the record of events by name that were refused."""
+    return Refusals(database())
 
 
 def sending_rules() -> SendingRules:

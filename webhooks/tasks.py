@@ -15,7 +15,7 @@ from celery.result import AsyncResult
 from celery.signals import worker_shutting_down
 from celery.worker import state as worker_state
 
-from webhooks import broker, intake, parts
+from webhooks import broker, intake, parts, telemetry
 from webhooks.app import app
 from webhooks.delivery import Courier, SetAside
 from webhooks.errors import (
@@ -88,27 +88,28 @@ class Deliver(Task):  # type: ignore[misc]
         """Put a message on the broker; raises BrokerUnavailable. It names the delivery, and holds no body (I9)."""
         identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
         headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
-        self._send(identity, message.id, wait, headers=headers)
+        self._send((identity,), message.id, wait, headers=headers)
 
-    def put_back(self, event: dict[str, Any], wait: timedelta) -> None:
-        """Send the event of the message at hand once more, as it came; raises BrokerUnavailable."""
-        self._send(event, self.request.id, wait)
+    def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
+        """Send the message at hand once more, with what came in it; raises BrokerUnavailable."""
+        self._send(args, self.request.id, wait, kwargs=kwargs)
 
-    def _send(self, event: dict[str, Any], task_id: str, wait: timedelta, **options: Any) -> None:
+    def _send(self, args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
         countdown = wait.total_seconds() or None
         with broker.told_apart(app):
-            super().apply_async((event,), task_id=task_id, countdown=countdown, retry=False, **options)
+            super().apply_async(args, task_id=task_id, countdown=countdown, retry=False, **options)
 
 
-@app.task(bind=True, base=Deliver, name="webhooks.deliver", throws=(DeliveryFailed, Refused), typing=True)  # type: ignore[untyped-decorator]
-def deliver(task: Deliver, event: dict[str, Any]) -> None:
-    """Make one attempt. `event` is an identity that this package published, or a complete event sent by name.
+@app.task(bind=True, base=Deliver, name="webhooks.deliver", throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
+def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
+    """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
     In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason.
     """
     headers = task.request.headers or {}
     if "turn" not in headers:
-        _accept_by_name(task, event)
+        _accept_by_name(task, args, kwargs)
+    (event,) = args
     match _attempt(_message(event, headers)):
         case Delivered():
             return
@@ -153,16 +154,29 @@ def _message(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message
     )
 
 
-def _accept_by_name(task: Deliver, event: dict[str, Any]) -> NoReturn:
+def _accept_by_name(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NoReturn:
     """Record a complete event that came without this package; until that is done the message is its only copy."""
     try:
-        if not _is_known_identity(event):
-            task.apply_async((_named(event, task.request.id),))
-    except LedgerUnavailable as error:
+        _record_by_name(task, args, kwargs)
+    except (LedgerUnavailable, LedgerFault) as error:
         log.warning("an event by name waits for the ledger: %s", error)
-        _keep(task, event)
+        _keep(task, args, kwargs)
         raise _waiting(str(error)) from None
     raise Ignore
+
+
+def _record_by_name(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Record an event by name, or note why not: its producer hears nothing."""
+    event: object = None
+    try:
+        event = _the_event(args, kwargs)
+        if not _is_known_identity(event):
+            task.apply_async((_named(event, task.request.id),))
+    except Refused as refusal:
+        refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
+        parts.refusals().note(refused)
+        telemetry.refused(refused)
+        raise
 
 
 def _named(event: object, task_id: str) -> object:
@@ -170,16 +184,18 @@ def _named(event: object, task_id: str) -> object:
     return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
 
 
-def _keep(task: Deliver, event: dict[str, Any]) -> None:
+def _keep(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     try:
-        task.put_back(event, _BY_NAME_WAIT)
+        task.put_back(args, kwargs, _BY_NAME_WAIT)
     except BrokerUnavailable as error:
         raise Reject(str(error), requeue=True) from None
 
 
 def _is_known_identity(event: object) -> bool:
     """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
-    return isinstance(event, dict) and event.keys() == intake.IDENTITY and parts.ledger().is_recorded(str(event["id"]))
+    if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
+        return False
+    return parts.ledger().is_recorded(intake.read(event).id)
 
 
 @app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from typing import Any
 
 from webhooks.gate.values import Report
+from webhooks.intake import RefusedEvent
 from webhooks.model import Attempt, Delivery
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 
@@ -39,10 +41,15 @@ def breaker(merchant_id: str, report: Report) -> None:
         say("breaker.closed", merchant=merchant_id)
 
 
-def say(event: str, **facts: Any) -> None:
+def refused(event: RefusedEvent) -> None:
+    """Write `event.refused`, an error: its producer hears nothing."""
+    say("event.refused", logging.ERROR, **asdict(event))
+
+
+def say(event: str, level: int = logging.INFO, /, **facts: Any) -> None:
     """Write one line: the event's name and its facts as compact JSON; facts that are None are left out."""
     known = {name: value for name, value in facts.items() if value is not None}
-    log.info("%s %s", event, json.dumps(known, ensure_ascii=False))
+    log.log(level, "%s %s", event, json.dumps(known, ensure_ascii=False))
 
 
 def _next(decision: Decision) -> dict[str, str]:

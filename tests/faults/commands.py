@@ -42,16 +42,19 @@ class Fault:
 class CommandProxy(Proxy):
     """Passes Redis' commands on one by one, but for those that a test wants to fail."""
 
-    _fault: Fault | None = None
+    def __init__(self, target: int) -> None:
+        super().__init__(target)
+        self._faults: list[Fault] = []
 
     @contextlib.contextmanager
     def failing(self, command: str, how: How, *, times: float = 1) -> Iterator[Fault]:
         """Have the next `times` commands of this name fail, as long as the block lasts; the value counts them."""
-        fault = self._fault = Fault(command, how, times)
+        fault = Fault(command, how, times)
+        self._faults.append(fault)
         try:
             yield fault
         finally:
-            self._fault = None
+            self._faults.remove(fault)
 
     def _ask(self, client: socket.socket, server: socket.socket) -> None:
         unread = bytearray()
@@ -69,11 +72,11 @@ class CommandProxy(Proxy):
 
     def _due(self, name: str) -> Fault | None:
         with self._lock:
-            fault = self._fault
-            if fault is None or fault.command != name or fault.met >= fault.times:
-                return None
-            fault.met += 1
-            return fault
+            for fault in self._faults:
+                if fault.command == name and fault.met < fault.times:
+                    fault.met += 1
+                    return fault
+        return None
 
 
 def _break(fault: Fault, late: bytearray, client: socket.socket, server: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,19 @@ def test_no_failed_command_makes_a_worker_deaf(
         system.wait_until(_is_answered, f"it answers after {fault}", timeout=10)
     system.wait_for_count(State.DELIVERED, 3 * len(How) * len(failing))
     assert len(merchant.requests) == 3 * len(How) * len(failing)
+    assert is_alive(worker)
+
+
+def test_an_event_by_name_that_can_be_put_nowhere(system: System, proxy: CommandProxy) -> None:
+    """Its message is the only copy while the ledger is away: it arrives although putting it back has failed."""
+    merchant = system.merchant("acme")
+    worker = system.stage.worker()
+    no_copy = proxy.failing("LPUSH", How.CUT, times=math.inf)
+    with system.ledger_away(), no_copy, proxy.failing("WATCH", How.CUT) as not_put_back:
+        app.send_task("webhooks.deliver", args=[{**PAID, "id": "evt-1"}])
+        wait_until(lambda: not_put_back.has_happened, "the message itself could not be put back either")
+    system.wait_for_state(State.DELIVERED, "evt-1", timeout=15)
+    assert len(merchant.requests) == 1
     assert is_alive(worker)
 
 

@@ -11,6 +11,7 @@ from webhooks.cli.breakers import breaker
 from webhooks.cli.database import db, secrets_key
 from webhooks.cli.deliveries import delivery
 from webhooks.cli.demo import demo
+from webhooks.cli.events import event
 from webhooks.cli.merchants import merchant
 from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
@@ -44,5 +45,5 @@ def main() -> None:
     """Merchants, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, delivery, breaker, status, health, audit, db, demo, secrets_key):
+for command in (merchant, delivery, event, breaker, status, health, audit, db, demo, secrets_key):
     main.add_command(command)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from sqlalchemy import delete, func, select, update
 
 from webhooks.ledger.database import Database
+from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.tables import attempts, deliveries
 from webhooks.model import State
 
@@ -23,9 +24,11 @@ class Pruning:
         self._keep_failed = keep_failed
 
     def prune(self, batch: int = 200) -> int:
-        """Prune up to `batch` delivered and as many failed deliveries. Returns how many in all."""
-        return self._prune(State.DELIVERED, self._keep_delivered, batch) + self._prune(
-            State.FAILED, self._keep_failed, batch
+        """Prune up to `batch` delivered and as many failed deliveries and refused events. Returns how many in all."""
+        return (
+            self._prune(State.DELIVERED, self._keep_delivered, batch)
+            + self._prune(State.FAILED, self._keep_failed, batch)
+            + Refusals(self._database).prune(self._keep_failed, batch)
         )
 
     def _prune(self, state: State, keep: timedelta, batch: int) -> int:

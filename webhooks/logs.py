@@ -1,0 +1,41 @@
+"""The log of worker and beat: one line for each attempt, moments in UTC with their zone, and no body (I9)."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import Any
+
+from celery.app.log import Logging
+from celery.utils.log import ColorFormatter, mlevel
+
+# At INFO an attempt has its own line, `delivery.attempted`; Celery's two beside it would only say the same again.
+_SAYS_IT_AGAIN = ("celery.worker.strategy", "celery.app.trace")
+# At DEBUG the pool writes a task's arguments; those of an event by name are its body.
+_SAYS_TOO_MUCH = "celery.pool"
+
+
+class Logs(Logging):  # type: ignore[misc]
+    """Celery's logging with these habits; the formats and levels that a deployment sets count."""
+
+    def setup(self, loglevel: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Set up logging once a process."""
+        handled = super().setup(loglevel, *args, **kwargs)
+        brief = mlevel(loglevel or self.loglevel) == logging.INFO
+        for name in _SAYS_IT_AGAIN:
+            logging.getLogger(name).setLevel(logging.WARNING if brief else logging.NOTSET)
+        logging.getLogger(_SAYS_TOO_MUCH).setLevel(logging.INFO)
+        # Five lines at each reconnecting, about a setting that has been decided upon.
+        warnings.filterwarnings("ignore", message=r"\s*In Celery 5\.1 we introduced")
+        return handled
+
+    def setup_handlers(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a handler whose moments read `2025-01-31T23:59:59.123Z`."""
+        logger = super().setup_handlers(*args, **kwargs)
+        for handler in logger.handlers:
+            formatter = handler.formatter
+            if isinstance(formatter, ColorFormatter):
+                formatter.converter = time.gmtime
+                formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+        return logger
