@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import os
 import random
-import shutil
 import sys
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.faults import report
+from tests.faults import inquest, report
 from tests.faults.evidence import Evidence, gather
 from tests.faults.faults import Fault, Faults
 from tests.faults.producers import Producers
@@ -64,10 +63,20 @@ def main() -> int:
     with Theatre(options.seed, options.sabotage) as theatre:
         try:
             evidence, figures = _play(theatre, options, console)
-        finally:
-            if options.keep_logs:
-                shutil.copytree(theatre.folder, options.keep_logs, dirs_exist_ok=True)
-        return 0 if report.show(evidence, figures, console) else 1
+            findings = report.show(evidence, figures, console)
+            if findings:
+                inquest.look(theatre, evidence, findings, console)
+        except BaseException:
+            _keep_logs(theatre, options.keep_logs, console)
+            raise
+        if findings or options.keep_logs:
+            _keep_logs(theatre, options.keep_logs, console)
+        return 1 if findings else 0
+
+
+def _keep_logs(theatre: Theatre, folder: Path | None, console: Console) -> None:
+    kept = inquest.keep_logs(theatre, folder)
+    console.print(f"the processes' logs are in {kept}", soft_wrap=True, highlight=False)
 
 
 def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tuple[Evidence, dict[str, object]]:
@@ -123,7 +132,9 @@ def _let_merchant_fail(theatre: Theatre, spent: float) -> None:
 
 def _say(console: Console, fault: Fault, began: float) -> None:
     took = (fault.ended - fault.began).total_seconds()
-    console.print(f"{time.monotonic() - began:6.1f} s  {fault.name} ({took:.1f} s)", highlight=False)
+    console.print(
+        f"{time.monotonic() - began:6.1f} s  {fault.ended:%H:%M:%S}  {fault.name} ({took:.1f} s)", highlight=False
+    )
 
 
 def _settle() -> float:

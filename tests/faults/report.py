@@ -14,11 +14,10 @@ from tests.faults.evidence import Evidence
 _SHOWN = 5  # findings of one check that are printed
 
 
-def show(evidence: Evidence, figures: Mapping[str, object], console: Console) -> bool:
-    """Print the table and the checks; returns whether all is well."""
+def show(evidence: Evidence, figures: Mapping[str, object], console: Console) -> list[str]:
+    """Print the table and the checks; returns the findings that were printed, none when all is well."""
     console.print(_table(evidence, figures))
-    verdicts = [_judge(evidence, check, console) for check in CHECKS]
-    return all(verdicts)
+    return [finding for check in CHECKS for finding in _judge(evidence, check, console)]
 
 
 def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
@@ -44,7 +43,7 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
     return table
 
 
-def _judge(evidence: Evidence, check: Check, console: Console) -> bool:
+def _judge(evidence: Evidence, check: Check, console: Console) -> list[str]:
     wrong = list(check(evidence))
     name = (check.__doc__ or "").strip()
     console.print(f"[{'green' if not wrong else 'red'}]{'ok  ' if not wrong else 'FAIL'}[/] {name}", soft_wrap=True)
@@ -52,4 +51,4 @@ def _judge(evidence: Evidence, check: Check, console: Console) -> bool:
         console.print(f"       {finding}", soft_wrap=True, markup=False)
     if len(wrong) > _SHOWN:
         console.print(f"       … and {len(wrong) - _SHOWN} more")
-    return not wrong
+    return wrong[:_SHOWN]

@@ -115,6 +115,7 @@ class Theatre:
             "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
             "WEBHOOKS_CA_BUNDLE": str(self.folder / "test-ca.pem"),
             "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
+            "WEBHOOKS_CELERY_CONFIG": "tests.faults.window",
         }
 
     def administer(self, *statements: str) -> None:
