@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import NOT_QUEUED, failed_for
-from webhooks.ledger.tables import attempts, deliveries
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, NOT_QUEUED, failed_for
+from webhooks.ledger.tables import attempts, deliveries, merchants
 from webhooks.model import Message, Outcome, Reason, State
 
 _NOW = func.now()
@@ -30,18 +30,11 @@ _SENDING_PAST_LEASE = (
     deliveries.c.sending_since.is_not(None),
 )
 
-# One index entry per merchant is read, however many deliveries each has held: the scan leaps from name to name.
-_HELD_MERCHANTS = text("""
-WITH RECURSIVE leap AS (
-    (SELECT merchant_id FROM deliveries WHERE state = 'held' ORDER BY merchant_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.merchant_id FROM deliveries d
-            WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
-    FROM leap WHERE leap.merchant_id IS NOT NULL
+_HELD_MERCHANTS = (
+    select(HOLDING.c.merchant_id)
+    .join(merchants, merchants.c.id == HOLDING.c.merchant_id)
+    .where(HAS_ADDRESS, merchants.c.paused_at.is_(None))
 )
-SELECT leap.merchant_id FROM leap JOIN merchants m ON m.id = leap.merchant_id
-WHERE m.url IS NOT NULL AND m.paused_at IS NULL
-""")
 
 
 @dataclass(frozen=True, slots=True)
