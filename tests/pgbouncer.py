@@ -31,7 +31,6 @@ _INI = """
 listen_addr = 127.0.0.1
 listen_port = {listen_port}
 unix_socket_dir =
-pidfile = {folder}/pid
 logfile = {folder}/log
 auth_type = any
 pool_mode = transaction

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from tests.merchant import Merchant, Reply, Request, Reset, TestCA
 
 SECRET = "a secret of the drill"
+HEALTHY = frozenset({"fast", "swift"})
 RESET = 0  # in the book, for a connection that was reset instead of answered
 
 Role = Callable[[Request, int], int | Reply]

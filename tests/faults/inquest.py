@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import tempfile
@@ -15,9 +14,10 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from sqlalchemy import Row, text
 
+from tests.faults import consumers
 from tests.faults.evidence import Evidence
 from tests.faults.theatre import Theatre
-from webhooks import app, parts
+from webhooks import parts
 from webhooks.errors import WebhooksError
 
 _ROWS = """
@@ -104,14 +104,11 @@ def _identity(message: Any) -> str:
 
 
 def _the_consumers() -> Iterator[str]:
-    ask = app.control.inspect(timeout=3)
     for what in ("window", "active", "reserved", "scheduled"):
-        answers = None
-        with contextlib.suppress(Exception):  # whatever it is that keeps them from answering
-            answers = ask._request(what)
+        answers = consumers.ask(what)
         if not answers:
             yield f"{what}: nobody answers"
-        for worker, answer in sorted((answers or {}).items()):
+        for worker, answer in sorted(answers.items()):
             if isinstance(answer, dict):
                 held = answer.pop("holds", [])
                 yield f"{what} of {worker}: {answer}, holds {len(held)}{_list(held)}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
+
+_Relay = Callable[[socket.socket, socket.socket], None]
 
 
 class Proxy:
@@ -72,14 +74,21 @@ class Proxy:
         server.settimeout(None)
         with self._lock:
             self._open |= {client, server}
-        for source, sink in ((client, server), (server, client)):
+        for source, sink, relay in ((client, server, self._ask), (server, client, self._answer)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._pass, args=(source, sink), name="proxy", daemon=True).start()
+            threading.Thread(target=self._pass, args=(source, sink, relay), name="proxy", daemon=True).start()
 
-    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass on what a client says."""
+        self._answer(client, server)
+
+    def _answer(self, source: socket.socket, sink: socket.socket) -> None:
+        while data := source.recv(65536):
+            sink.sendall(data)
+
+    def _pass(self, source: socket.socket, sink: socket.socket, relay: _Relay) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
+            relay(source, sink)
         for end in (sink, source):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +35,7 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
         "POSTs after a 2xx": ", ".join([str(copies.total()), *(f"{name}: {n}" for name, n in copies.items())]),
         "POSTs of one delivery at a time": f"{len(evidence.overlapping())} overlapped",
         "longest overdue, a breaker's holds aside": f"{evidence.longest_overdue:.1f} s",
+        "a healthy merchant's event took": ", then ".join(map(_median, evidence.healthy_ways())),
         "highest broker depth": f"{evidence.deepest}, at most {evidence.most_copies} of one turn",
         "in mid-POST with a message": f"{sum(evidence.unacknowledged)} of {len(evidence.unacknowledged)}",
         **figures,
@@ -41,6 +43,10 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
     for name, value in rows.items():
         table.add_row(name, str(value))
     return table
+
+
+def _median(ways: Sequence[float]) -> str:
+    return f"{median(ways):.3f} s (median of {len(ways)})" if ways else "unknown"
 
 
 def _judge(evidence: Evidence, check: Check, console: Console) -> list[str]:

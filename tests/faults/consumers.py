@@ -1,0 +1,48 @@
+"""What the drill's consumers hold, asked by remote control; and that in the end they hold nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.faults.theatre import DELIVERERS
+from webhooks import app
+from webhooks.stage import wait_until
+
+_LETS_GO_WITHIN = 45  # seconds, since a message that was doubled or restored may wait out its countdown first
+
+
+def ask(what: str) -> Mapping[str, Any]:
+    """Return what each worker answers, by the drill's name for it; nobody may."""
+    answers = None
+    with contextlib.suppress(Exception):  # whatever it is that keeps them from answering
+        answers = app.control.inspect(timeout=2)._request(what)
+    return {name.partition("@")[0]: answer for name, answer in (answers or {}).items()}
+
+
+def left_over() -> Sequence[str]:
+    """Wait until no worker is at anything, and each can take as much as at first; returns what is still in the way."""
+    with contextlib.suppress(Exception):
+        wait_until(lambda: not _in_the_way(), "nothing is left over", timeout=_LETS_GO_WITHIN)
+    return _in_the_way()
+
+
+def _in_the_way() -> list[str]:
+    windows, active = ask("window"), ask("active")
+    wrong = [f"{name} does not answer" for name in (*DELIVERERS, "sweep") if name not in windows or name not in active]
+    for name, window in windows.items():
+        if not window.get("consuming"):
+            wrong.append(f"{name} consumes nothing")
+        elif name in DELIVERERS and window["holds"]:
+            wrong.append(f"{name} has not let go of {', '.join(window['holds'])}")
+        elif not window["takes more"]:
+            wrong.append(f"{name} is deaf: {', '.join(window['holds'])}")
+    for name in DELIVERERS:
+        wrong += [f"{name} has been at {request['id']} for {_age(request)}" for request in active.get(name, ())]
+    return wrong
+
+
+def _age(request: Mapping[str, Any]) -> str:
+    return f"{time.time() - request['time_start']:.0f} s" if request.get("time_start") else "some time"
