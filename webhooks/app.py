@@ -62,9 +62,10 @@ def _required(settings: Settings) -> dict[str, Any]:
             "interval_start": 0,
             "interval_step": 0.1,
             "socket_connect_timeout": 2,
-            "socket_timeout": 10,
+            # A worker's loop waits for an answer, and hears nothing else meanwhile.
+            "socket_timeout": settings.broker_timeout.total_seconds(),
             "socket_keepalive": True,
-            "health_check_interval": 10,
+            "health_check_interval": settings.broker_timeout.total_seconds(),
         },
         "worker_consumer": "webhooks.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker

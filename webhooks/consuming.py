@@ -9,6 +9,8 @@ from typing import Any
 from celery.beat import Scheduler
 from celery.worker.consumer import Consumer
 
+from webhooks import channel
+
 log = logging.getLogger(__name__)
 
 _STEP_S, _LONGEST_S = 0.2, 2.0  # Celery's own waits grow to 30 s, and cannot be set
@@ -32,6 +34,10 @@ class PersistentScheduler(Scheduler):  # type: ignore[misc]
 
 class PersistentConsumer(Consumer):  # type: ignore[misc]
     """Consumes again at most two seconds after the broker is back, however long it was away."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        channel.use()
+        super().__init__(*args, **kwargs)
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect, trying again until the broker is there."""

@@ -106,6 +106,7 @@ class Settings(BaseSettings):
     sweep_interval: Duration = timedelta(seconds=1)
     recover_after: Duration = timedelta(seconds=30)  # past its due time, before a lost message is published again
     max_queued: int = Field(1000, ge=1)  # how deep the sweep may fill the broker's queue
+    broker_timeout: Duration = timedelta(seconds=5)  # for one answer of the broker, before its connection is given up
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
 
     @field_validator("database_url")
