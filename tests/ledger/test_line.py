@@ -15,9 +15,11 @@ from tests.ledger.books import Books
 from tests.ledger.line import Line
 from webhooks import intake
 from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
+from webhooks.ledger.connecting import is_alive
 from webhooks.ledger.database import Database
 from webhooks.model import Delivery, Ladder, Message, Outcome, State
 from webhooks.policy.decisions import RetryAt
+from webhooks.stage import wait_until
 
 EVENT = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
 
@@ -88,11 +90,13 @@ def test_a_connection_that_died_while_idle_is_not_used(
     books: Books, caplog: pytest.LogCaptureFixture, database_url: str
 ) -> None:
     """It is found dead before anything is sent over it, so that even what must not run twice goes through."""
-    books.sql("SELECT 1")
+    with books.database.engine.connect() as connection:
+        pooled = connection.connection.dbapi_connection
     other = Database(database_url)
     other.rows(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                     "AND pid <> pg_backend_pid()"))  # fmt: skip
     other.dispose()
+    wait_until(lambda: not is_alive(pooled), "the pooled connection has been hung up")
     books.database.rows(text("UPDATE deliveries SET turn = turn"))
     assert "ledger.away" not in caplog.text
 
@@ -236,6 +240,26 @@ def test_statements_count_together_or_not_at_all(books: Books) -> None:
     with pytest.raises(LedgerFault):
         two_acts()
     assert books.sql("SELECT id FROM merchants") == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "fault", "done"), [("COMMIT\0", AnswerLost, 1), ("INSERT INTO merchants", LedgerUnavailable, 0)]
+)
+def test_a_transaction_knows_when_nobody_knows(
+    books: Books, line: Line, lost: str, fault: type[Exception], done: int
+) -> None:
+    """Only where the answer to its end was lost is it unknown whether it was done."""
+
+    def two_acts() -> None:
+        with books.database.transaction() as transaction:
+            transaction.rows(text("INSERT INTO merchants (id) VALUES ('acme')"))
+            transaction.rows(text("UPDATE merchants SET paused_at = now()"))
+
+    line.lose_the_answer_to(lost)
+    with pytest.raises(fault) as caught:
+        two_acts()
+    assert type(caught.value) is fault
+    assert len(books.sql("SELECT id FROM merchants")) == done
 
 
 def test_connections_are_not_kept_for_ever(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

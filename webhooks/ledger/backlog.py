@@ -72,7 +72,8 @@ class Backlog:
             update(deliveries)
             .where(deliveries.c.id.in_(old))
             .values(**failed_for(Reason.EXPIRED))
-            .returning(deliveries.c.id)
+            .returning(deliveries.c.id),
+            repeatable=True,
         )
         return len(failed)
 
@@ -89,7 +90,8 @@ class Backlog:
             update(deliveries)
             .where(deliveries.c.id.in_(silent))
             .values(silent_since=_NOW, sweep_at=_NOW + _LAST_CHANCE)
-            .returning(deliveries.c.id)
+            .returning(deliveries.c.id),
+            repeatable=True,
         )
         return len(marked)
 
@@ -124,7 +126,8 @@ class Backlog:
             insert(attempts)
             .from_select(["delivery_id", "number", "started_at", "outcome"], row)
             .on_conflict_do_nothing()
-            .returning(attempts.c.number)
+            .returning(attempts.c.number),
+            repeatable=True,
         )
         return len(written)
 
@@ -173,12 +176,13 @@ class Backlog:
                 deliveries.c.state == State.PENDING,
                 deliveries.c.sending_since.is_(None),
             )
-            .values(**NOT_QUEUED)
+            .values(**NOT_QUEUED),
+            repeatable=True,
         )
 
     def held_merchants(self) -> Sequence[str]:
         """Return the merchants whose held deliveries may go, by address and operator; each costs one index entry."""
-        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS)]
+        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS, repeatable=True)]
 
     def release_probe(self, merchant_id: str) -> Sequence[Message]:
         """Take the held delivery that has spent the fewest fast attempts, the oldest among equals."""

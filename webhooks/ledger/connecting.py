@@ -72,10 +72,9 @@ def read_url(url: str) -> Way:
         raise SettingsError("WEBHOOKS_DATABASE_URL: client_encoding must be utf8; leave it out")
     options = given.get("options", "").lower()
     limits = {name: value for name, value in _LIMITS.items() if f"{name.lower()}=" not in options}
-    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in limits.items())
     return Way(
         {**_DEFAULTS, **given, "client_encoding": "utf8"},
-        f"SELECT {settings}; " if settings else "",
+        "".join(f"SET LOCAL {name} = '{value}'; " for name, value in limits.items()),
         given.get("host", "").count(",") + 1,
     )
 

@@ -119,11 +119,21 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Run several statements that count together or not at all; raises as `rows`, and nothing is repeated."""
-        with self.within(timedelta(seconds=self._until().left)), self._named(), self._connected() as connection:
+        """Run several statements that count together or not at all; raises as `rows`, and nothing is repeated.
+
+        AnswerLost says that the connection broke under the end of it: all of it was done, or nothing. Where it broke
+        before, LedgerUnavailable says that nothing was.
+        """
+        with (
+            self.within(timedelta(seconds=self._until().left)),
+            self._named(undone=True),
+            self._connected() as connection,
+        ):
             connection.execution_options(isolation_level="READ COMMITTED")
-            with connection.begin():
+            with connection.begin() as begun:
                 yield Transaction(connection)
+                with self._named():
+                    begun.commit()
 
     @contextmanager
     def within(self, limit: timedelta) -> Iterator[None]:
@@ -191,12 +201,14 @@ class Database:
         return statement, parameters
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Name faults; where they begin or end an outage, say so once."""
+    def _named(self, *, undone: bool = False) -> Iterator[None]:
+        """Name faults; where they begin or end an outage, say so once. `undone`: whatever fails here leaves nothing."""
         try:
             yield
         except SQLAlchemyError as error:
             fault = named(error)
+            if undone and isinstance(fault, AnswerLost):
+                fault = LedgerUnavailable(str(fault))
             if isinstance(fault, LedgerUnavailable) and fault.told_once and self._outage.failed():
                 log.warning("ledger.away: %s", fault)
             raise fault from error
