@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.faults.theatre import DELIVERERS
 from webhooks import app
+from webhooks.errors import NotPossible
 from webhooks.stage import wait_until
 
 _LETS_GO_WITHIN = 45  # seconds, since a message that was doubled or restored may wait out its countdown first
@@ -23,10 +24,16 @@ def ask(what: str) -> Mapping[str, Any]:
 
 
 def left_over() -> Sequence[str]:
-    """Wait until no worker is at anything, and each can take as much as at first; returns what is still in the way."""
-    with contextlib.suppress(Exception):
-        wait_until(lambda: not _in_the_way(), "nothing is left over", timeout=_LETS_GO_WITHIN)
-    return _in_the_way()
+    """Wait until no worker is at anything, and each can take as much as at first; returns what stays in the way."""
+    seen: list[str] = []
+
+    def is_nothing() -> bool:
+        seen[:] = _in_the_way()
+        return not seen
+
+    with contextlib.suppress(NotPossible):
+        wait_until(is_nothing, "nothing is left over", timeout=_LETS_GO_WITHIN)
+    return seen
 
 
 def _in_the_way() -> list[str]:

@@ -211,10 +211,15 @@ class Faults:
             self.rest(3, 8)
 
     def sessions_read_only(self) -> None:
-        """A failover: for a while every new session refuses writes, and in the end none of these is ended."""
+        """A failover: for a while every new session refuses writes, and in the end none of these is ended.
+
+        A pooler's sessions are not the system's to leave: whoever manages the failover ends them.
+        """
         self._theatre.administer("ALTER DATABASE postgres SET default_transaction_read_only = on", _END_SESSIONS)
         self.rest(3, 8)
         self._theatre.administer("ALTER DATABASE postgres RESET default_transaction_read_only")
+        if self._theatre.pooler:
+            self._theatre.administer(_END_SESSIONS)
 
     def commits_hang(self) -> None:
         """Every commit waits for a standby that is not there."""
