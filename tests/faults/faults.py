@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from signal import Signals
 from typing import Any
 
+from tests.faults.cast import DOOMED
 from tests.faults.commands import How
 from tests.faults.frozen import frozen
 from tests.faults.theatre import DELIVERERS, Theatre
@@ -239,7 +240,7 @@ class Faults:
 
     def row_deleted(self) -> str:
         """A delivery of the drill's own is deleted by hand while it is being sent."""
-        doomed = f"doomed-{len(self.deleted)}"
+        doomed = f"{DOOMED}{len(self.deleted)}"
         self.deleted.append(doomed)
         deliver.delay({"id": doomed, "type": "kyc.status_changed", "merchant_id": "slow"})
         with contextlib.suppress(NotPossible):
