@@ -27,7 +27,7 @@ _REASONS: dict[str, set[str | None]] = {
 }
 _BURST = 150  # what producers and workers publish themselves, beside the sweep, while nobody consumes
 _ENOUGH = 20  # events, before a fault and between faults, by which the healthy merchants are judged
-_LONGER = 5  # times as long: what waits behind another merchant's trouble takes a hundred times as long, or more
+_LONGER = 10  # times as long: a busy machine makes it twice, and waiting behind another merchant a hundred times
 
 Check = Callable[[Evidence], Iterator[str]]
 

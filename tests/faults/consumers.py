@@ -12,8 +12,6 @@ from webhooks import app
 from webhooks.errors import NotPossible
 from webhooks.stage import wait_until
 
-_LETS_GO_WITHIN = 45  # seconds, since a message that was doubled or restored may wait out its countdown first
-
 
 def ask(what: str) -> Mapping[str, Any]:
     """Return what each worker answers, by the drill's name for it; nobody may."""
@@ -23,7 +21,7 @@ def ask(what: str) -> Mapping[str, Any]:
     return {name.partition("@")[0]: answer for name, answer in (answers or {}).items()}
 
 
-def left_over() -> Sequence[str]:
+def left_over(within: float) -> Sequence[str]:
     """Wait until no worker is at anything, and each can take as much as at first; returns what stays in the way."""
     seen: list[str] = []
 
@@ -32,7 +30,7 @@ def left_over() -> Sequence[str]:
         return not seen
 
     with contextlib.suppress(NotPossible):
-        wait_until(is_nothing, "nothing is left over", timeout=_LETS_GO_WITHIN)
+        wait_until(is_nothing, "nothing is left over", timeout=within)
     return seen
 
 

@@ -38,6 +38,7 @@ from webhooks.stage import wait_until
 _OF_PRODUCERS = "refusals-are-swallowed"
 _SETTLES_WITHIN = 90  # seconds after the last fault
 _SETTLES_USUALLY = 15
+_LETS_GO_WITHIN = 60  # seconds; a message that was doubled or restored may wait out its countdown first
 _STARTS_WITHIN = 2  # seconds until every process has its connections
 _RECOVERS_WITHIN = 8  # seconds after a fault: two leases, and what was lost is published again
 _CALM = 7  # seconds without a fault, in which healthy merchants are looked at
@@ -95,13 +96,14 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
     dice = random.Random(options.seed)
     faults = Faults(theatre, dice)
     producers = Producers(options.seed)
+    hurry = 3 if options.sabotage else 1  # then it is known that something never comes
     with Watch(theatre) as watch:
         with producers:
             calms = _play_faults(
                 theatre, faults, _order(list(faults.all), options.only, dice), options.minutes, console
             )
             theatre.cast.down.clear()
-        settled = _settle(_SETTLES_WITHIN / 3 if options.sabotage else _SETTLES_WITHIN)
+        settled = _settle(_SETTLES_WITHIN / hurry)
     played = [*faults.played, *_ended_by_themselves(theatre)]
     evidence = gather(
         accepted=producers.accepted,
@@ -111,7 +113,7 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
         calms=calms,
         unacknowledged=faults.unacknowledged,
         broken=[f"a producer broke: {error!r}" for error in producers.broken],
-        left_over=left_over(),
+        left_over=left_over(_LETS_GO_WITHIN / hurry),
         deepest=watch.deepest,
         most_copies=watch.most_copies,
         longest_overdue=watch.longest_overdue,
