@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo test drill sabotage check bench
+.PHONY: venv demo test wheel drill sabotage check bench
 
 venv: $(STAMP)
 
@@ -19,6 +19,10 @@ demo: $(STAMP)
 # Four processes: the tests wait for servers about as much as they compute.
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(TESTS)
+
+# The wheel, built and installed where nothing else is, on the oldest and the newest Python: minutes, most of them pip's.
+wheel: $(STAMP)
+	$(BIN)/python -m pytest tests/installed.py
 
 # Everything that can break is broken while a few thousand events go through; the exit status judges what came of it.
 MINUTES ?= 5

@@ -49,7 +49,10 @@ Headers = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came; `connection` numbers the connections from 1, `at` is when its last byte was read."""
+    """A request as it came; `connection` numbers the connections from 1, `at` is when its last byte was read.
+
+    `line` is the request line.
+    """
 
     at: datetime
     connection: int
@@ -57,6 +60,7 @@ class Request:
     path: str
     headers: Headers
     body: bytes
+    line: str = ""
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header, whatever its case."""
@@ -183,7 +187,8 @@ def read_request(reader: BinaryIO, connection: int) -> Request | None:
     first = reader.readline(65_536)
     if not first.endswith(b"\n"):
         return None
-    method, path, _ = first.decode("latin-1").split(" ", 2)
+    request_line = first.decode("latin-1").rstrip("\r\n")
+    method, path, _ = request_line.split(" ", 2)
     headers: list[tuple[str, str]] = []
     while (line := reader.readline(65_536)) not in {b"\r\n", b"\n", b""}:
         name, _, value = line.decode("latin-1").partition(":")
@@ -192,4 +197,4 @@ def read_request(reader: BinaryIO, connection: int) -> Request | None:
     body = reader.read(length)
     if len(body) < length:
         return None
-    return Request(datetime.now(UTC), connection, method, path, tuple(headers), body)
+    return Request(datetime.now(UTC), connection, method, path, tuple(headers), body, request_line)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 ROOT = Path(__file__).parent.parent
 PURE = {"__future__", "collections", "dataclasses", "datetime", "email", "enum", "typing", "webhooks"}
@@ -78,6 +79,36 @@ def test_no_secret_in_compose_or_procfile() -> None:
         assert re.search(rf"\$\{{{name}:\?", text)
         assert not re.search(rf"\$\{{{name}(:?-|\}})", text)
     assert "${FLOWER_PASSWORD:?" in (ROOT / "Procfile").read_text(encoding="utf-8")
+
+
+def test_the_lines_that_make_composes_secrets_make_good_ones(tmp_path: Path) -> None:
+    """Before Compose can be asked anything there are all secrets that it wants; another run keeps them."""
+    guide = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"^```sh\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    made = []
+    for _ in range(2):
+        subprocess.run(["sh", "-euc", lines], cwd=tmp_path, check=True)
+        made.append((tmp_path / ".env").read_text())
+    assert made[0] == made[1]
+    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
+    secrets = dict(line.split("=", 1) for line in made[0].splitlines())
+    assert secrets.keys() == set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text(encoding="utf-8")))
+    Fernet(secrets["WEBHOOKS_SECRETS_KEY"])
+    assert all(re.fullmatch(r"[0-9a-f]{32}", secrets[name]) for name in ("POSTGRES_PASSWORD", "FLOWER_PASSWORD"))
+
+
+def test_the_documents_say_which_compose_is_needed() -> None:
+    """An env_file that may be missing is known to Compose since 2.24."""
+    services = compose()["services"]
+    assert any(each.get("required") is False for each in services["worker"]["env_file"])
+    for name in ("README.md", "docs/operations.md", "docker-compose.yml"):
+        assert "2.24 or newer" in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_flower_is_reached_from_the_host_only() -> None:
+    """Its metrics answer without a login, so neither the Procfile nor Compose offers it to anybody else."""
+    assert compose()["services"]["flower"]["ports"] == ["127.0.0.1:5555:5555"]
+    assert "--address=${FLOWER_ADDRESS:-127.0.0.1} " in (ROOT / "Procfile").read_text(encoding="utf-8")
 
 
 def test_settings_in_compose_exist() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.wire.test_headers import PAGE
+from webhooks import intake
 from webhooks.intake import MAX_BODY_BYTES
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS
+from webhooks.settings import Settings
+from webhooks.signing import DEFAULT_TOLERANCE, verify
+from webhooks.wire.request import USER_AGENT
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["merchants.md", "merchants.ru.md"]
@@ -70,3 +77,66 @@ def test_the_numbers_are_the_rules(name: str) -> None:
 
 def _slow(text: str) -> str:
     return next(line for line in text.splitlines() if "15 min" in line or "15 мин" in line)
+
+
+def example(name: str) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body of the request that a document shows."""
+    head, body = blocks(name)["http"].split("\n\n")
+    _, *lines = head.splitlines()
+    return dict(line.split(": ", 1) for line in lines), body.rstrip("\n").encode()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_request_shown_is_one_that_we_send(name: str) -> None:
+    """Its body is made of its event as every body is, its headers are ours, and a row explains each that is."""
+    headers, body = example(name)
+    event = intake.read(json.loads(body))
+    assert (event.id, event.merchant_id, event.body) == (headers["X-Webhook-Id"], "acme", body)
+    assert headers.keys() == PAGE
+    assert headers["User-Agent"] == USER_AGENT
+    assert all(f"| `{each}` | " in document(name) for each in headers if each != "Content-Type")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_request_shown_is_a_test_vector(name: str) -> None:
+    """Its signature is right for the secret that is told, then and with these bytes, and not otherwise."""
+    headers, body = example(name)
+    (secret,) = re.findall(r"^SECRET='(.*)'$", blocks(name)["sh"], re.MULTILINE)
+    stamp = headers["X-Webhook-Timestamp"]
+    is_good = partial(verify, secret, timestamp=stamp, signature=headers["X-Webhook-Signature"])
+    assert is_good(body=body, now=int(stamp))
+    assert not is_good(body=body, now=int(stamp) + DEFAULT_TOLERANCE + 1)
+    assert not is_good(body=body + b"\n", now=int(stamp))
+    assert f"`{secret}`" in document(name)
+    assert re.search(rf"\b{len(body)} (bytes|байт)", document(name))
+    assert re.search(rf"\b{DEFAULT_TOLERANCE + 1} (seconds|секунд)", document(name))
+    assert f"BODY='{body.decode()}'" in blocks(name)["sh"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_ids_are_remembered_as_long_as_a_copy_may_come(name: str) -> None:
+    """A failed delivery can be replayed until it is pruned, and a replay has a fresh age."""
+    kept, age = (Settings.model_fields[field].default for field in ("keep_failed", "max_age"))
+    spans = re.findall(r"\*\*[^*]*?(\d+) (?:days|суток)\*\*", document(name))
+    assert spans == [str((kept + age).days)]
+    assert re.search(rf"{kept.days} (days|суток)", document(name))
+    # Nor is another span told anywhere.
+    assert set(re.findall(r"(\d+) (?:days|суток)", document(name))) == {"30", str(kept.days), *spans}
+
+
+def test_the_russian_page_speaks_as_the_platforms_page_does() -> None:
+    """It says «ты», writes decimals with a comma, and has none of the phrases that no Russian would write."""
+    text = _BLOCK.sub("", document("merchants.ru.md"))
+    assert re.findall(r"\b[Вв](?:ы|ас|ам|ами|аш\w*)\b", text) == []
+    assert re.findall(r"\d\.\d[^`]* минут", text) == []
+    for wrong in (
+        "предохранитель не открыва",
+        "Порядок не обещан",
+        "ридерживаются",
+        "На временных проблемах",
+        "вою очередь",
+    ):
+        assert wrong not in text
+    for right in ("на `4xx` не срабатывает", "около 8,5 минуты", "вебхуки удерживаются", "При временных проблемах"):
+        assert right in text
+    assert "порядок не гарантируется" in text.lower()

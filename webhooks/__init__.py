@@ -1,7 +1,8 @@
 """Tells merchants, by signed webhook, that money has moved.
 
 Producers need two names: `deliver.delay(event)` returns once the event is in the ledger, and
-`record(connection, event)` accepts one inside the caller's own database transaction.
+`record(connection, event)` accepts one inside the caller's own database transaction. The errors here are the ones
+that they tell apart.
 """
 
 import logging
@@ -11,10 +12,11 @@ from typing import Any
 from webhooks import control as _control  # noqa: F401 - makes `celery inspect breaker` known
 from webhooks import parts
 from webhooks.app import app
+from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable
 from webhooks.ledger import recording
 from webhooks.tasks import deliver
 
-__all__ = ["app", "deliver", "record"]
+__all__ = ["EventConflict", "InvalidEvent", "LedgerUnavailable", "app", "deliver", "record"]
 
 logging.getLogger("webhooks").addHandler(logging.NullHandler())  # where nothing is set up, nothing is said on stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ from celery.signals import worker_init
 from celery.utils.imports import cwd_in_path
 from kombu.entity import Exchange, Queue
 
-from webhooks import parts
+from webhooks import parts, redis_url
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError, WebhooksError
 from webhooks.settings import Settings, get_settings
 
@@ -38,8 +39,10 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
 
 def _required(settings: Settings) -> dict[str, Any]:
     tick = settings.sweep_interval.total_seconds()
+    where = redis_url.read(settings.broker_url.get_secret_value())
     return {
-        "broker_url": settings.broker_url.get_secret_value(),
+        "broker_url": where.plain,
+        "broker_use_ssl": dict(where.tls) or False,  # without it, kombu verifies no certificate
         "accept_content": ["json"],
         "task_serializer": "json",
         "task_default_queue": DELIVERIES,
@@ -66,6 +69,8 @@ def _required(settings: Settings) -> dict[str, Any]:
             "socket_timeout": settings.broker_timeout.total_seconds(),
             "socket_keepalive": True,
             "health_check_interval": settings.broker_timeout.total_seconds(),
+            # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
+            "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
         },
         "worker_consumer": "webhooks.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
@@ -154,6 +159,9 @@ def _check_settings(context: click.Context, _option: click.Parameter, _value: ob
     """Say a mistake in the settings in one line, before any Celery command runs on them."""
     if context.resilient_parsing:
         return
+    if "://" in os.environ.get("FLOWER_PORT", ""):
+        # Kubernetes sets it so in every pod where a Service has the name flower, and Flower would end on it.
+        del os.environ["FLOWER_PORT"]
     try:
         celery_settings(get_settings())
     except WebhooksError as error:

@@ -21,9 +21,12 @@ _LOOKED_AT = 50  # of the oldest messages: among them there may be some that wer
 def look_at_queue(app: Celery) -> Queue:
     """Return the state of the deliveries' queue. Raises BrokerUnavailable."""
     with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
-        client = connection.default_channel.client
+        channel = connection.default_channel
+        # Kombu's client puts its prefix before the keys of commands that kombu uses; LRANGE is none of them.
+        queue = f"{channel.global_keyprefix}{DELIVERIES}"
         # Kombu pushes on the left and workers take from the right: the oldest message is the last.
-        depth, last = client.pipeline(transaction=False).llen(DELIVERIES).lrange(DELIVERIES, -_LOOKED_AT, -1).execute()
+        asked = channel.client.pipeline(transaction=False).llen(DELIVERIES).lrange(queue, -_LOOKED_AT, -1)
+        depth, last = asked.execute()
         ours = filter(None, map(_queued_at, reversed(last)))
         return Queue(depth=int(depth), oldest=next(ours, None))
 
@@ -35,7 +38,8 @@ def told_apart(app: Celery) -> Iterator[None]:
     try:
         yield
     except (KombuError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
-        raise BrokerUnavailable(f"the broker cannot be reached: {type(error).__name__}") from error
+        first_line = str(error).strip().partition("\n")[0]  # such as: certificate verify failed
+        raise BrokerUnavailable(f"the broker cannot be reached: {first_line or type(error).__name__}") from error
 
 
 def _queued_at(message: bytes) -> datetime | None:

@@ -9,28 +9,30 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
-from webhooks.errors import LedgerBusy, LedgerUnavailable
+from webhooks.clocks import LedgerClock, WallClock
+from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held, Report
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
-from webhooks.policy.decisions import Budgets, Decision, Delivered, RetryAt, decide
+from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
 from webhooks.publishing import Publisher
 from webhooks.release import Release
+from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
 from webhooks.wire.sender import Sender
 
 log = logging.getLogger(__name__)
 
-_AFTER_OUR_FAULT = timedelta(seconds=5)
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
+SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
 _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 
@@ -54,6 +56,8 @@ class Courier:
     may_count_down: Callable[[timedelta], bool]
     slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
     stopping: threading.Event  # set when this process is told to stop
+    wall_clock: WallClock = field(default_factory=WallClock)
+    strangers: Strangers = field(default_factory=Strangers)
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
@@ -69,8 +73,9 @@ class Courier:
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
         self._in_time(delivery, admission, admitted_by)
-        clock = _LedgerClock(delivery.started_at, asked_at)
-        result = self._send(delivery, admission)
+        clock = LedgerClock(delivery.started_at, asked_at)
+        self.wall_clock.compare(clock)
+        result = self._send(delivery, admission, clock)
         duration, ended_at = clock.since_start(), clock.latest()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
@@ -80,7 +85,7 @@ class Courier:
         telemetry.attempted(delivery, attempt, decision)
         self.release.next_of(message.merchant_id, report.slots)
         if retry and ours:
-            self._reschedule(delivery, retry, delivery.started_at + clock.since_start())
+            self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if ours or isinstance(decision, Delivered) else SetAside(None)
 
@@ -89,7 +94,10 @@ class Courier:
         if isinstance(admission, Busy):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
-        return self._hold(message, admission.why)
+        aside = self._hold(message, admission.why)
+        if aside.held_for is None and not self.ledger.is_recorded(message.id):
+            self.strangers.met(message.id)
+        return aside
 
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
         return SetAside(held_for if self.ledger.hold(message, held_for) else None)
@@ -118,15 +126,24 @@ class Courier:
                 return self._hold(message, HeldFor.ADDRESS)
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
+            case Unclaimed.UNKNOWN:
+                self.strangers.met(message.id)
+                return SetAside(None)
             case Unclaimed.STALE:
                 return SetAside(None)
 
-    def _send(self, delivery: Delivery, admission: Admitted) -> Answer | Silence | Refusal:
-        """Sign and POST. Whatever is raised here came before a complete POST and is a fault of ours."""
+    def _send(self, delivery: Delivery, admission: Admitted, clock: LedgerClock) -> Answer | Silence | Refusal:
+        """Sign and POST. A fault of ours that came before the last byte was out is raised, and the claim taken back.
+
+        Of anything else that is raised nobody knows when it came: the lease runs out, and the outcome is unknown (I4).
+        """
         try:
-            return self.sender.post(delivery.url, signed_headers(delivery), delivery.body)
+            return self.sender.post(delivery.url, signed_headers(delivery, clock.earliest()), delivery.body)
+        except LocalFault:
+            self._hand_back(delivery, admission, AFTER_OUR_FAULT)
+            raise
         except Exception:
-            self._hand_back(delivery, admission, _AFTER_OUR_FAULT)
+            self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
             raise
 
     def _write_down(
@@ -166,25 +183,6 @@ class Courier:
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 
 
-class _LedgerClock:
-    """The ledger's time, carried on by this machine's monotonic clock: workers' wall clocks may differ.
-
-    The claim happened between asking and answer. A retry is due by the latest moment that it can be now, and waits
-    from the earliest: so it never comes early, however long either way took.
-    """
-
-    def __init__(self, started_at: datetime, asked_at: float) -> None:
-        self._started_at = started_at
-        self._asked_at = asked_at
-        self._answered_at = time.monotonic()
-
-    def latest(self) -> datetime:
-        return self._started_at + timedelta(seconds=time.monotonic() - self._asked_at)
-
-    def since_start(self) -> timedelta:
-        return timedelta(seconds=time.monotonic() - self._answered_at)
-
-
 def _budgets(delivery: Delivery) -> Budgets:
     return Budgets(
         money=delivery.money,
@@ -222,4 +220,5 @@ def _cause(result: Answer | Silence | Refusal) -> str | None:
             pass
     if isinstance(result, Refusal) or not result.resent:
         return cause or None
-    return f"{cause}; {SENT_TWICE}" if cause else SENT_TWICE
+    twice = SENT_TWICE_ANSWERED.format(status=result.stale_status) if result.stale_status else SENT_TWICE
+    return f"{cause}; {twice}" if cause else twice

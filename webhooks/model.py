@@ -44,7 +44,10 @@ class Ladder(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What one attempt came to. `unknown`: the worker died and nobody can say what the merchant saw (I4)."""
+    """What one attempt came to.
+
+    `unknown`: the worker died, or its machine failed with the request out: nobody can say what the merchant saw (I4).
+    """
 
     DELIVERED = "delivered"
     UNAVAILABLE = "unavailable"
@@ -59,9 +62,9 @@ class Outcome(StrEnum):
 class Answer:
     """A final status line and its headers arrived within the deadline.
 
-    `retry_after` is the header as it came, `redirect_host` the host that a 3xx points to,
-    `excerpt` the first 2 KiB of the body as clean text. `resent`: a kept connection closed without a byte, and the
-    request went out once more on a fresh one.
+    `retry_after` is the header as it came, `date` the answer's own `Date` beside it, `redirect_host` the host that a
+    3xx points to, `excerpt` the first 2 KiB of the body as clean text. `resent`: the request went out twice, since a
+    kept connection closed without a byte, or answered `stale_status`, which says nothing about the request.
     """
 
     status: int
@@ -69,14 +72,21 @@ class Answer:
     redirect_host: str | None = None
     excerpt: str = ""
     resent: bool = False
+    stale_status: int | None = None
+    date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No answer came within the deadline; `cause` is a short phrase such as `dns: no such host`. See Answer.resent."""
+    """No answer came within the deadline; `cause` is a short phrase such as `dns: no such host`.
+
+    `resent` and `stale_status` as in Answer. `ours`: it was this machine that failed once the request was out.
+    """
 
     cause: str
     resent: bool = False
+    stale_status: int | None = None
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +139,7 @@ class Unclaimed(StrEnum):
     """Why a message leads to no attempt."""
 
     STALE = "stale"  # another message or worker was faster, or the delivery is final or past its age
+    UNKNOWN = "unknown"  # nothing of this id was ever accepted: it is another ledger's
     NO_ADDRESS = "no address"
     PAUSED = "paused"  # its merchant, by an operator
 

@@ -9,8 +9,9 @@ from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
-from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
 from webhooks.ledger.database import Database
+from webhooks.ledger.leases import SWEEP, Lease, Pulse
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
@@ -48,6 +49,18 @@ def backlog() -> Backlog:
 
 
 @once
+def sweep_lease() -> Lease:
+    """Return what one sweep at a time holds."""
+    return Lease(database(), SWEEP, asking=SOMEBODY_IS_SILENT)
+
+
+@once
+def pulse() -> Pulse:
+    """Return what tells whether the ledger lives, and what was last done in it."""
+    return Pulse(database())
+
+
+@once
 def merchants() -> Merchants:
     """Return the registered merchants."""
     return Merchants(database(), get_settings().cipher)
@@ -63,7 +76,7 @@ def views() -> Views:
 def gate() -> Gate:
     """Return the gate to every merchant."""
     settings = get_settings()
-    return Gate(settings.gate_url, settings.breaker)
+    return Gate(settings.gate_url, settings.breaker, namespace=settings.namespace)
 
 
 @once

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -19,13 +19,21 @@ from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from webhooks import redis_url
 from webhooks.errors import SettingsError
 from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
 
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_OF_KUBERNETES = ("WEBHOOKS_SERVICE_", "WEBHOOKS_PORT")  # set in every pod where a Service has the name webhooks
+# What Kubernetes sets in every pod for a Service named webhooks or webhooks-…; WEBHOOKS_…_PORT only with such a value,
+# since a person who writes WEBHOOKS_REDIS_PORT=6379 believes that it sets something.
+_OF_KUBERNETES = re.compile(
+    r"WEBHOOKS(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*"
+    r"|WEBHOOKS(_\w+)?_PORT=(tcp|udp|sctp)://.*",
+    re.ASCII | re.DOTALL,
+)
+_NAMESPACE = re.compile(r"[\w.-]{0,64}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
@@ -68,6 +76,7 @@ class Settings(BaseSettings):
     database_url: SecretStr
     broker_url: SecretStr = SecretStr("redis://localhost:6379/0")
     redis_url: SecretStr | None = None  # the gate's; by default the broker's
+    namespace: str = ""  # tells apart what several deployments keep in one Redis
     secrets_key: SecretStr  # Fernet keys, newest first, separated by commas
 
     ledger_timeout: Duration = timedelta(seconds=5)  # how long a producer waits for the ledger to accept an event
@@ -121,9 +130,17 @@ class Settings(BaseSettings):
     @field_validator("broker_url", "redis_url")
     @classmethod
     def _is_redis(cls, value: SecretStr | None) -> SecretStr | None:
-        if value and not value.get_secret_value().startswith(("redis://", "rediss://")):
-            raise ValueError("it is not a Redis URL such as redis://host:6379/0")
-        return value and _well_formed(value)
+        if value:
+            redis_url.read(value.get_secret_value()).check_files()
+        return value
+
+    @field_validator("namespace")
+    @classmethod
+    def _fits_into_keys(cls, value: str) -> str:
+        # Redis would read [ * ? as patterns, and { } as the part that chooses a node of a cluster.
+        if not _NAMESPACE.fullmatch(value):
+            raise ValueError("a namespace has up to 64 letters, digits, _ . or -, such as staging")
+        return value
 
     @field_validator("secrets_key")
     @classmethod
@@ -210,20 +227,25 @@ def get_settings() -> Settings:
     Raises SettingsError with one line that names every missing or malformed setting; values are not repeated,
     since a mistyped URL may hold a password.
     """
-    _refuse_unknown(name.upper() for name in os.environ if name.upper().startswith("WEBHOOKS_"))
+    _refuse_unknown({name.upper(): value for name, value in os.environ.items()})
     try:
         return Settings()
     except ValidationError as error:
         raise SettingsError("; ".join(_complaint(dict(fault)) for fault in error.errors())) from None
 
 
-def _refuse_unknown(names: Iterable[str]) -> None:
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
     """Refuse a mistyped name: a setting that silently does nothing is worse than none."""
     known = [f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields]
-    for name in names:
-        if name not in known and not name.startswith(_OF_KUBERNETES):
+    for name, value in environment.items():
+        if name.startswith("WEBHOOKS_") and name not in known and not is_of_kubernetes(name, value):
             near = get_close_matches(name, known, n=1)
             raise SettingsError(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def is_of_kubernetes(name: str, value: str) -> bool:
+    """Whether the platform set this variable, because some Service has a name like ours."""
+    return _OF_KUBERNETES.fullmatch(f"{name}={value}") is not None
 
 
 def _complaint(fault: dict[str, Any]) -> str:

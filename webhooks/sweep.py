@@ -14,10 +14,9 @@ from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Probe, Wait
 from webhooks.gate.values import Release as Slots
 from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.leases import Lease, Term
 from webhooks.publishing import Publisher
 from webhooks.release import Release
-
-_LOCK = 0x57480002
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one tick did, in deliveries; None of it happened where another sweep was at work."""
+    """What one tick did, in deliveries; nothing where another sweep was at work."""
 
     expired: int = 0
     buried: int = 0
@@ -41,8 +40,9 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One tick's work. `look_at_queue` raises BrokerUnavailable."""
+    """One tick's work. `look_at_queue` raises BrokerUnavailable; `lease` asks whether somebody is silent."""
 
+    lease: Lease
     backlog: Backlog
     gate: ResilientGate
     publisher: Publisher
@@ -51,19 +51,26 @@ class Sweep:
     max_queued: int
     ahead: timedelta
 
-    def tick(self) -> Swept:
-        """Do what is due now. Raises Unavailable when the ledger or the broker is away; the next tick tries again."""
-        with self.backlog.alone(_LOCK) as mine:
-            if not mine:
-                return Swept()
-            expired = self.backlog.expire()
-            self.backlog.suspect()
-            buried = self.backlog.bury()
-            published = self._publish_due()
-            probes, released = self._ask_for_the_held()
-            return Swept(expired, buried, published, probes, released)
+    def tick(self, *, rest: timedelta = timedelta()) -> Swept:
+        """Do what is due now, unless another tick is at it or was done within `rest`.
 
-    def _publish_due(self) -> int:
+        Raises Unavailable when the ledger or the broker is away; the next tick tries again.
+        """
+        with self.lease.alone(rest) as term:
+            return self._work(term) if term else Swept()
+
+    def _work(self, term: Term) -> Swept:
+        expired = self.backlog.expire()
+        buried = self._bury() if term.asked else 0
+        published = self._publish_due(term)
+        probes, released = self._ask_for_the_held(term)
+        return Swept(expired, buried, published, probes, released)
+
+    def _bury(self) -> int:
+        self.backlog.suspect()
+        return self.backlog.bury()
+
+    def _publish_due(self, term: Term) -> int:
         """Publish what is due and has no live message, no more than the queue has room for."""
         queue = self.look_at_queue()
         room = self.max_queued - queue.depth
@@ -74,9 +81,10 @@ class Sweep:
             if not self.publisher.publish(item.message, item.wait):
                 self.backlog.leave([later.message for later in due[published + 1 :]])
                 return published
+            term.renew()
         return len(due)
 
-    def _ask_for_the_held(self) -> tuple[int, int]:
+    def _ask_for_the_held(self, term: Term) -> tuple[int, int]:
         """Ask the gate once for all merchants with held deliveries: offer a probe, release some, or leave them."""
         probes = released = 0
         for merchant_id, offer in self.gate.offer(self.backlog.held_merchants()).items():
@@ -87,4 +95,5 @@ class Sweep:
                     released += self.release.next_of(merchant_id, slots)
                 case Wait():
                     pass
+            term.renew()
         return probes, released

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 
@@ -32,27 +32,49 @@ class Ends(Protocol):
         """The end, by `time.monotonic()`."""
 
 
-class _Watch:
-    """A connection under watch, by a descriptor of our own: it outlives wrapping in TLS, and is ours to shut down."""
+_GRACE_S = 0.5  # for the other end to answer to what was tried before the cut
 
-    def __init__(self, connection: HasDescriptor) -> None:
+
+class Watch:
+    """A connection under watch, by a descriptor of our own: it outlives wrapping in TLS, and is ours to shut down.
+
+    `late`: its deadline has passed.
+    """
+
+    def __init__(self, connection: HasDescriptor, first: Callable[[], object] | None = None) -> None:
+        self.late = False
+        self._first = first
         self._lock = threading.Lock()
         self._handle: socket.socket | None = socket.socket(fileno=os.dup(connection.fileno()))
 
+    def end(self) -> bool:
+        """Do what comes first, in a thread of its own, or cut. Returns whether there is more to do, after a grace."""
+        self.late = True
+        first, self._first = self._first, None
+        if first is None or self.released:
+            self.cut()
+            return False
+        threading.Thread(target=first, name="webhooks-late", daemon=True).start()
+        return True
+
     def cut(self) -> None:
+        """Shut the connection down, unless it has been released."""
         with self._lock, contextlib.suppress(OSError):
             if self._handle is not None:
                 self._handle.shutdown(socket.SHUT_RDWR)
 
     @property
     def released(self) -> bool:
+        """Whether nobody watches it any more."""
         return self._handle is None
 
     def release(self) -> None:
+        """Watch it no longer."""
         with self._lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            with contextlib.suppress(OSError):  # no answer is lost over this
+                handle.close()
 
 
 class Watchdog:
@@ -60,18 +82,20 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._watched: list[tuple[float, int, _Watch]] = []
+        self._watched: list[tuple[float, int, Watch]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextlib.contextmanager
-    def watch(self, connection: HasDescriptor, deadline: Ends) -> Iterator[None]:
-        """Cut this connection if the block is not left by the deadline."""
-        watch = _Watch(connection)
+    def watch(
+        self, connection: HasDescriptor, deadline: Ends, first: Callable[[], object] | None = None
+    ) -> Iterator[Watch]:
+        """Cut this connection if the block is not left by the deadline; where there is a `first`, a moment after it."""
+        watch = Watch(connection, first)
         try:
             self._add(deadline.at, watch)
-            yield
+            yield watch
         finally:
             watch.release()
 
@@ -86,7 +110,7 @@ class Watchdog:
         if thread is not None:
             thread.join()
 
-    def _add(self, at: float, watch: _Watch) -> None:
+    def _add(self, at: float, watch: Watch) -> None:
         with self._changed:
             heapq.heappush(self._watched, (at, next(self._numbers), watch))
             if self._thread is None or not self._thread.is_alive():
@@ -100,6 +124,8 @@ class Watchdog:
             while self._watched or not self._closed:
                 wait = self._watched[0][0] - time.monotonic() if self._watched else None
                 if wait is not None and wait <= 0:
-                    heapq.heappop(self._watched)[2].cut()
+                    at, number, watch = heapq.heappop(self._watched)
+                    if watch.end():
+                        heapq.heappush(self._watched, (at + _GRACE_S, number, watch))
                 else:
                     self._changed.wait(wait)

@@ -4,6 +4,10 @@ const express = require("express");
 
 // While one secret replaces another: the old one in WEBHOOK_SECRET, the new one in WEBHOOK_SECRET_NEXT.
 const SECRETS = [process.env.WEBHOOK_SECRET, process.env.WEBHOOK_SECRET_NEXT].filter(Boolean);
+if (SECRETS.length === 0) {
+  console.error("set WEBHOOK_SECRET: without it every webhook would be refused");
+  process.exit(1);
+}
 const TOLERANCE = 300; // seconds
 const handled = new Set(); // in production: a table whose key is the id, written in the same transaction as the handler's work
 

@@ -10,6 +10,8 @@ from flask import Flask, abort, request
 
 # While one secret replaces another: the old one in WEBHOOK_SECRET, the new one in WEBHOOK_SECRET_NEXT.
 SECRETS = [os.environ[name] for name in ("WEBHOOK_SECRET", "WEBHOOK_SECRET_NEXT") if os.environ.get(name)]
+if not SECRETS:
+    raise SystemExit("set WEBHOOK_SECRET: without it every webhook would be refused")
 TOLERANCE = 300  # seconds
 
 app = Flask(__name__)

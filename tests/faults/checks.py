@@ -12,7 +12,7 @@ from tests.faults.cast import SECRET, Visit
 from tests.faults.evidence import Evidence
 from tests.faults.faults import DEADLY, LEDGER
 from tests.faults.theatre import MAX_QUEUED
-from webhooks.delivery import SENT_TWICE
+from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED
 from webhooks.model import Outcome
 from webhooks.settings import get_settings
 from webhooks.signing import verify
@@ -109,11 +109,12 @@ def attempts_are_posts(evidence: Evidence) -> Iterator[str]:
 
 
 def resends_are_told(evidence: Evidence) -> Iterator[str]:
-    """I4: an attempt whose kept connection died, so that it went out twice, says so in the ledger."""
+    """I4: an attempt whose kept connection died or said goodbye, so that it went out twice, says so in the ledger."""
     for visit in evidence.unheard:
         attempt = next((each for each in evidence.attempts.get(visit.id, ()) if each.number == visit.attempt), None)
-        if attempt and attempt.outcome != Outcome.UNKNOWN and SENT_TWICE not in (attempt.cause or ""):
-            yield f"{visit.id}: attempt {visit.attempt} does not say that it was sent twice"
+        told = SENT_TWICE_ANSWERED.format(status=visit.status) if visit.status else SENT_TWICE
+        if attempt and attempt.outcome != Outcome.UNKNOWN and told not in (attempt.cause or ""):
+            yield f"{visit.id}: attempt {visit.attempt} does not say that it was {told}"
 
 
 def _dishonest(delivery_id: str, attempt: Any, seen: set[int], evidence: Evidence) -> str | None:

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from tests.faults.cast import HEALTHY, RESET, Visit
 from tests.faults.faults import DEADLY, Fault
 from webhooks import parts
+from webhooks.wire.adapter import OF_THE_CONNECTION
 
 _DELIVERIES = """
 SELECT id, merchant_id, body, state, reason, attempts, fast_spent, slow_spent, accepted_at, finished_at FROM deliveries
@@ -79,12 +80,12 @@ class Evidence:
 
     @cached_property
     def unheard(self) -> list[Visit]:
-        """Return the POSTs whose kept connection died without a byte: the attempt went on, once, on a new one."""
+        """Return the POSTs whose kept connection died or said goodbye: the attempt went on, once, on a new one."""
         return [
             earlier
             for visits in self.visits.values()
             for earlier, later in pairwise(visits)
-            if earlier.attempt == later.attempt and earlier.status == RESET
+            if earlier.attempt == later.attempt and earlier.status in {RESET, *OF_THE_CONNECTION}
         ]
 
     def copies(self) -> Iterator[tuple[Visit, str | None]]:

@@ -16,7 +16,7 @@ from tests.merchant import Reply
 from tests.system import System
 from webhooks import deliver, parts, tasks
 from webhooks.app import DELIVERIES
-from webhooks.ledger.database import Database
+from webhooks.ledger.leases import Term
 from webhooks.model import Outcome, Reason, State
 
 EVENT = {"type": "kyc.status_changed", "merchant_id": "acme"}
@@ -92,36 +92,20 @@ def test_three_sweeps_at_once_send_once(system: System, make_rows: MakeRows) -> 
     assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
 
 
-def test_sweeps_without_their_lock_publish_once(
+def test_sweeps_without_their_lease_publish_once(
     system: System, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where each believes that it is alone, eight sweeps at once take every row once."""
     system.set(max_queued=10_000)
     system.merchant("acme")
     make_rows(2000)
-    monkeypatch.setattr(parts.backlog(), "alone", lambda _lock: _everybody())
+    monkeypatch.setattr(parts.sweep_lease(), "alone", lambda _rest: _everybody())
     redis = system.redis()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: tasks.sweeper().tick(), range(8)))
     assert redis.llen(DELIVERIES) == 2000
 
 
-def test_a_frozen_sweep_stops_nobody_for_long(system: System, database_url: str) -> None:
-    """The lock of a sweep that says nothing any more is free again after its time."""
-    other = Database(database_url)
-    with parts.database().alone(1, at_most=timedelta(seconds=0.5)) as mine:
-        assert mine
-        assert not _gets_the_lock(other)
-        system.wait_until(lambda: _gets_the_lock(other), "another gets the lock")
-    other.dispose()
-    assert _gets_the_lock(parts.database())
-
-
 @contextmanager
-def _everybody() -> Iterator[bool]:
-    yield True
-
-
-def _gets_the_lock(database: Database) -> bool:
-    with database.alone(1) as mine:
-        return mine
+def _everybody() -> Iterator[Term]:
+    yield Term(parts.database(), {}, timedelta(hours=1), asked=True)

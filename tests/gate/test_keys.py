@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from webhooks.gate.keys import ALL_STATES, keys_of, merchant_of
+from webhooks.gate.keys import all_states, keys_of, merchant_of
 
 _HOSTILE = (
     "{",
@@ -36,15 +36,17 @@ def test_hostile_ids_make_one_hash_tag(merchant_id: str) -> None:
     assert len({key_slot(name.encode()) for name in names}) == 1
 
 
-@given(st.text(min_size=1))
-def test_a_key_leads_back_to_its_merchant(merchant_id: str) -> None:
+@given(st.text(min_size=1), st.sampled_from(["", "staging", "webhooks"]))
+def test_a_key_leads_back_to_its_merchant(merchant_id: str, namespace: str) -> None:
     """So no two merchants share a key, and a scan can name them."""
-    assert {merchant_of(name) for name in keys_of(merchant_id)} == {merchant_id}
+    assert {merchant_of(name, namespace) for name in keys_of(merchant_id, namespace)} == {merchant_id}
 
 
-def test_every_key_is_under_the_products_prefix() -> None:
-    """The gate may share its Redis with the broker, and a scan for states finds states only."""
-    prefix, _, kind = ALL_STATES.partition("*")
+@pytest.mark.parametrize(("namespace", "first"), [("", "webhooks:{shop}:state"), ("qa", "qa:webhooks:{shop}:state")])
+def test_every_key_is_under_the_products_prefix(namespace: str, first: str) -> None:
+    """The gate may share its Redis with the broker and with other deployments; a scan for states finds its own only."""
+    prefix, _, kind = all_states(namespace).partition("*")
 
-    assert all(name.startswith(prefix) for name in keys_of("shop"))
-    assert [name for name in keys_of("shop") if name.endswith(kind)] == ["webhooks:{shop}:state"]
+    assert all(name.startswith(prefix) for name in keys_of("shop", namespace))
+    assert [name for name in keys_of("shop", namespace) if name.endswith(kind)] == [first]
+    assert not any(name.startswith(prefix) for name in keys_of("shop", f"{namespace}2"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from tests.command import done
 from tests.courier import attempt, send
 from tests.integration.receiver import Receiver, express, flask, signed
 from tests.system import System
+from tests.test_merchant_docs import blocks
 from webhooks import parts
 from webhooks.policy.decisions import Delivered
 from webhooks.signing import sign
@@ -136,3 +140,27 @@ def test_a_body_as_large_as_may_come_is_taken(start: Start) -> None:
     with start(OLD) as receiver:
         assert receiver.post(signed(OLD, largest), largest) == 200
         assert receiver.post(signed(OLD, largest), largest + b" ") == 413
+
+
+def test_without_a_secret_it_does_not_start(start: Start) -> None:
+    """A receiver that would answer 401 to everything says so in one line instead: each 401 costs a webhook."""
+    with pytest.raises(AssertionError, match=r"\Aset WEBHOOK_SECRET: .*\n\Z"), start():
+        pass
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="the lines need curl and openssl")
+def test_the_lines_that_try_a_receiver_work_as_they_stand(start: Start) -> None:
+    """What the merchants' pages tell to type is answered 200, and handled once; with another secret it is refused."""
+    lines = blocks("merchants.md")["sh"]
+    assert lines == blocks("merchants.ru.md")["sh"]
+    (secret,) = re.findall(r"^SECRET='(.*)'$", lines, re.MULTILINE)
+    with start(secret) as receiver:
+        typed = lines.replace("http://127.0.0.1:8000/webhooks", receiver.url)
+        answers = [_type(typed), _type(typed), _type(typed.replace(secret, "another"))]
+        assert answers == ["200", "200", "401"]
+        assert receiver.handled == ["pay_1"]
+
+
+def _type(lines: str) -> str:
+    typed = subprocess.run(["sh", "-euc", lines], capture_output=True, text=True, check=True)
+    return typed.stdout.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
@@ -20,13 +21,18 @@ EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acm
 LOGIN = "operator:password"
 
 
-def ask(port: int, path: str, login: str | None = LOGIN) -> Any:
-    """GET from Flower's API."""
+def get(port: int, path: str, login: str | None) -> str:
+    """GET from Flower."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
     if login:
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
     with urllib.request.urlopen(request, timeout=5) as answer:
-        return json.load(answer)
+        return str(answer.read().decode())
+
+
+def ask(port: int, path: str) -> Any:
+    """GET from Flower's API."""
+    return json.loads(get(port, path, LOGIN))
 
 
 def test_one_line_for_each_delivery(system: System) -> None:
@@ -60,15 +66,20 @@ def test_one_line_for_each_delivery(system: System) -> None:
         assert "4000CANARY" not in json.dumps(task)
     assert "rejected" in tasks["refused"]["exception"]
     assert "held for address" in tasks["held"]["exception"]
+    # docs/operations.md says so: it answers to anybody, and tells of nobody.
+    metrics = get(port, "/metrics", login=None)
+    assert 'task="webhooks.deliver"' in metrics
+    assert not re.search('"(acme|strict|newcomer|retried|refused|held)"|CANARY', metrics)
 
 
-def test_flower_wants_a_login(system: System) -> None:
-    """Without the password neither list nor revoke is served."""
+def test_flower_wants_a_login(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the password neither list nor revoke is served; a FLOWER_PORT of Kubernetes' making keeps no Flower."""
+    monkeypatch.setenv("FLOWER_PORT", "tcp://10.0.0.1:5555")
     port = free_port()
     system.stage.flower(port, LOGIN)
-    for path in ("/api/tasks", "/tasks", "/api/workers"):
+    for path in ("/", "/api/tasks", "/tasks", "/api/workers"):
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            ask(port, path, login=None)
+            get(port, path, login=None)
     request = urllib.request.Request(f"http://127.0.0.1:{port}/api/task/revoke/any", data=b"", method="POST")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(request, timeout=5)

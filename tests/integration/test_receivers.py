@@ -6,7 +6,7 @@ from tests.command import done, run
 from tests.merchant import Close, Merchant, Reply, Request, Reset
 from tests.system import System
 from webhooks import deliver, parts
-from webhooks.delivery import SENT_TWICE
+from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED
 from webhooks.model import HeldFor, Outcome, State
 from webhooks.policy.breaker import BreakerState
 
@@ -120,14 +120,16 @@ def test_nothing_goes_out_once_a_pause_or_a_removal_is_confirmed(system: System)
 
 
 def test_a_request_that_went_out_twice_is_told_as_such(system: System) -> None:
-    """Where a kept connection closes without a byte the merchant may have seen the POST: the attempt says so (I4)."""
+    """A kept connection closes without a byte, or with a 408: the merchant may have seen the POST; we say so (I4)."""
     merchant = system.merchant("acme")
-    merchant.answers(200, Reply.raw(Close()), 200)
+    merchant.answers(200, Reply.raw(Close()), 200, Reply(408, close=True), 200)
     worker = system.start("-c", "1")
-    for number in range(2):
-        deliver.delay({"id": f"evt-{number}", "type": "refund.completed", "merchant_id": "acme"})
+    for number in range(3):
+        deliver.delay({"id": f"evt-{number}", "type": "kyc.status_changed", "merchant_id": "acme"})
         system.wait_for_state(State.DELIVERED, f"evt-{number}")
-    (step,) = system.delivery("evt-1")["journey"]
-    assert step["cause"] == SENT_TWICE
-    assert [request.webhook_id for request in merchant.requests] == ["evt-0", "evt-1", "evt-1"]
-    assert SENT_TWICE in worker.log.read_text()
+    answered = SENT_TWICE_ANSWERED.format(status=408)
+    for number, cause in ((1, SENT_TWICE), (2, answered)):
+        (step,) = system.delivery(f"evt-{number}")["journey"]
+        assert (step["status"], step["cause"]) == (200, cause)
+        assert cause in worker.log.read_text()
+    assert [request.webhook_id for request in merchant.requests] == ["evt-0", "evt-1", "evt-1", "evt-2", "evt-2"]

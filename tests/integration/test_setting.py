@@ -20,6 +20,9 @@ URL = "https://acme.example/hook"
     ("arguments", "why"),
     [
         (["acme", "--url", "", "--secret", "x"], "url: is empty"),
+        (["acme", "--url", "https://bücher.example/hook"], "in its xn-- form, xn--bcher-kva.example"),
+        (["acme", "--url", "https://xn--zz.example/hook"], "no valid punycode"),
+        (["acme", "--url", "https://acme.example/日本"], "a character that a URL must not contain"),
         (["acme", "--url", "", "--no-url"], "exclude each other"),
         (["acme", "--url", URL, "--secret", ""], "the secret is empty"),
         (["acme", "--secret", "", "--generate-secret"], "exclude each other"),

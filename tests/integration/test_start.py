@@ -11,10 +11,10 @@ import pytest
 
 from tests.system import System
 from webhooks import parts
-from webhooks.errors import LedgerOutdated
+from webhooks.errors import LedgerOutdated, SettingsError
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
-from webhooks.settings import get_settings
+from webhooks.settings import Settings, get_settings, is_of_kubernetes
 
 
 def test_the_module_beside_the_process_is_found(system: System) -> None:
@@ -71,11 +71,45 @@ def test_a_malformed_value_is_named_and_not_repeated(system: System, name: str, 
     assert "canary" not in done.stderr
 
 
-def test_what_kubernetes_sets_is_no_mistake(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a Service has the name webhooks, every pod gets variables that look like settings."""
-    for name in ("WEBHOOKS_SERVICE_HOST", "WEBHOOKS_SERVICE_PORT", "WEBHOOKS_PORT", "WEBHOOKS_PORT_80_TCP_ADDR"):
-        monkeypatch.setenv(name, "10.0.0.1")
+_SERVICES = {
+    "SERVICE_HOST": "10.0.0.1",
+    "SERVICE_PORT": "6379",
+    "SERVICE_PORT_HTTP_API": "6379",
+    "PORT": "tcp://10.0.0.1:6379",
+    "PORT_6379_TCP": "tcp://10.0.0.1:6379",
+    "PORT_6379_TCP_PROTO": "tcp",
+    "PORT_6379_TCP_PORT": "6379",
+    "PORT_6379_TCP_ADDR": "10.0.0.1",
+    "PORT_53_UDP": "udp://10.0.0.1:53",
+    "PORT_53_SCTP_ADDR": "fd00::1",
+}
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("service", ["WEBHOOKS", "WEBHOOKS_REDIS", "WEBHOOKS_FLOWER_2"])
+def test_what_kubernetes_sets_is_no_mistake(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a Service has the name webhooks or webhooks-…, every pod gets variables that look like settings."""
+    for name, value in _SERVICES.items():
+        monkeypatch.setenv(f"{service}_{name}", value)
     assert get_settings().lane == 10
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize(
+    "mistake",
+    ["WEBHOOKS_PORT", "WEBHOOKS_REDIS_PORT", "WEBHOOKS_PORT_TCP", "WEBHOOKS_SERVICE", "WEBHOOKS_SERVICE_HOSTS"],
+)
+def test_what_only_looks_like_kubernetes_is_refused(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who writes a port there believes that it sets something."""
+    monkeypatch.setenv(mistake, "6379")
+    with pytest.raises(SettingsError, match=f"{mistake} is not a setting"):
+        get_settings()
+
+
+def test_no_setting_has_a_name_that_kubernetes_could_set() -> None:
+    """A Service by an unlucky name would change it in every pod."""
+    names = [f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields]
+    assert [name for name in names if is_of_kubernetes(name, "tcp://10.0.0.1:80")] == []
 
 
 def test_the_tables_of_the_next_release_stop_nobody(system: System, caplog: pytest.LogCaptureFixture) -> None:

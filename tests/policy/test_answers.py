@@ -32,6 +32,13 @@ def test_silence_is_unavailable() -> None:
     assert meaning(Silence("timeout: headers")) is Outcome.UNAVAILABLE
 
 
+def test_a_silence_of_our_making_is_unknown() -> None:
+    """This machine failed with the request out: the merchant may have it, and is not charged."""
+    assert (
+        meaning(Silence("network: ENETDOWN on this machine, after the request was sent", ours=True)) is Outcome.UNKNOWN
+    )
+
+
 def test_refused_address_is_unsendable() -> None:
     """What our own guard refuses was never sent."""
     assert meaning(Refusal("address: private network")) is Outcome.UNSENDABLE
@@ -69,6 +76,29 @@ def test_refused_address_is_unsendable() -> None:
 def test_retry_after(header: str | None, seconds: int) -> None:
     """Seconds and dates are understood and capped; nonsense, the past and negatives count as silence."""
     assert requested_wait(Answer(429, retry_after=header), NOW, CAP) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("date", "retry_after", "seconds"),
+    [
+        ("Sun, 29 Mar 2026 01:59:00 GMT", "Sun, 29 Mar 2026 02:01:00 GMT", 120),  # an hour ahead of us
+        ("Sun, 29 Mar 2026 00:29:00 GMT", "Sun, 29 Mar 2026 00:31:00 GMT", 120),  # half an hour behind
+        ("Sun, 29 Mar 2026 02:59:00 +0200", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("Mon, 30 Mar 2026 00:59:00 GMT", "Mon, 30 Mar 2026 01:01:00 GMT", 120),  # a day is still a clock
+        ("Mon, 30 Mar 2026 00:59:01 GMT", "Sun, 29 Mar 2026 01:01:00 GMT", 120),  # more is not: ours counts
+        ("Thu, 01 Jan 1970 00:00:00 GMT", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("nonsense", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("Sun, 29 Mar 99999999 01:01:00 GMT", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("Sat, 01 Jan 0001 00:00:00 +2359", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("", "Sun, 29 Mar 2026 01:01:00 GMT", 120),
+        ("Sun, 29 Mar 2026 01:59:00 GMT", "Sun, 29 Mar 2026 01:01:00 GMT", 0),  # by its own clock it is over
+        ("Sun, 29 Mar 2026 01:59:00 GMT", "120", 120),  # seconds need no clock
+    ],
+)
+def test_a_retry_after_date_is_of_the_merchants_clock(date: str, retry_after: str, seconds: int) -> None:
+    """It is read against the answer's own `Date` where that can be a clock's, and against ours where not."""
+    answer = Answer(503, retry_after=retry_after, date=date)
+    assert requested_wait(answer, NOW, CAP) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(("status", "heard"), [(429, True), (503, True), (500, False), (404, False), (200, False)])

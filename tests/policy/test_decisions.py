@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhooks.model import Answer, Ladder, Reason, Refusal, Silence
-from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt, decide
+from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, Failed, RetryAt, decide
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -100,6 +100,20 @@ def test_delivered_ends_it(status: int) -> None:
     assert decide(RULES, MONEY, Answer(status), START) == (Delivered(), MONEY)
 
 
+@pytest.mark.parametrize("before", [MONEY, replace(PLAIN, fast_spent=9, slow_spent=5)])
+def test_a_fault_of_ours_after_the_request_spends_nothing(before: Budgets) -> None:
+    """The outcome is unknown: tried again soon, on no ladder, with what is left of both budgets."""
+    decision, after = decide(RULES, before, Silence("network: down", ours=True), START)
+    assert decision == RetryAt(START + AFTER_OUR_FAULT, None)
+    assert after == before
+
+
+def test_a_fault_of_ours_outlasts_no_age() -> None:
+    """At 30 days it ends like anything else."""
+    before = replace(PLAIN, expires_at=START + AFTER_OUR_FAULT)
+    assert decide(RULES, before, Silence("network: down", ours=True), START)[0] == Failed(Reason.EXPIRED)
+
+
 def test_budgets_are_kept_apart() -> None:
     """500, 404, 500, 404 …: each ladder takes its own steps in its own order, none spends the other's."""
     decisions = walk(MONEY, [Answer(500), Answer(404)] * 20)
@@ -185,7 +199,10 @@ def test_retry_after_is_not_for_the_slow_ladder() -> None:
 
 
 _ANY_RESULT = st.one_of(
-    st.integers(100, 999).map(Answer), st.just(Silence("refused")), st.just(Refusal("private network"))
+    st.integers(100, 999).map(Answer),
+    st.just(Silence("refused")),
+    st.just(Refusal("private network")),
+    st.just(Silence("network: down", ours=True)),
 )
 
 

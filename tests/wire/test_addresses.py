@@ -37,7 +37,19 @@ REFUSED_URLS = [
     ("https://example.com/\r\nX-Evil: 1", "character"),
     ("https://example.com/\x00", "character"),
     ("https://ex ample/", "character"),
-    ("https://bücher.example/", "character"),
+    ("https://bücher.example/", "xn--bcher-kva.example"),
+    ("https://Straße.example:8443/a?b", "xn--strae-oqa.example"),
+    ("HTTPS://日本.example/日", "xn--wgv71a.example"),
+    ("https://💩.example/", "in its xn-- form"),
+    ("https://" + "ü" * 70 + ".example/", "in its xn-- form"),
+    ("https://bü cher.example/", "character"),
+    ("https://user@bücher.example/", "character"),
+    ("https://xn--zz.example/", "punycode"),
+    ("https://xn--99999999.example/", "punycode"),
+    ("https://xn--a.example/", "punycode"),
+    ("https://xn--abc-.example/", "not a valid name"),
+    ("https://xn--.example/", "not a valid name"),
+    ("https://shop.XN--ZZ.example/", "punycode"),
     ("https://example。com/", "character"),
     ("https://①②⑦.⓪.⓪.①/", "character"),
     ("https://example.com/日本", "character"),
@@ -98,17 +110,18 @@ def test_a_url_that_could_be_misread_is_refused_with_the_rule(url: str, rule: st
     ("url", "target"),
     [
         ("https://example.com", Target("https", "example.com", 443)),
-        ("HTTPS://Example.COM/Hook?a=b&c=%20", Target("https", "example.com", 443)),
+        ("HTTPS://Example.COM/Hook?a=b&c=%20", Target("https", "example.com", 443, None, "/Hook?a=b&c=%20")),
         ("https://xn--bcher-kva.example:8443/", Target("https", "xn--bcher-kva.example", 8443)),
-        ("https://my_shop.example?token=1", Target("https", "my_shop.example", 443)),
+        ("https://xn--ls8h.example/", Target("https", "xn--ls8h.example", 443)),
+        ("https://my_shop.example?token=1", Target("https", "my_shop.example", 443, None, "/?token=1")),
         ("https://8.8.8.8/", Target("https", "8.8.8.8", 443, IPv4Address("8.8.8.8"))),
         ("https://[2606:4700:0::1111]:99/", Target("https", "2606:4700::1111", 99, IPv6Address("2606:4700::1111"))),
         ("https://3com.example/", Target("https", "3com.example", 443)),
-        ("https://example.com/a@b//c:1", Target("https", "example.com", 443)),
+        ("https://example.com/a@b//c:1", Target("https", "example.com", 443, None, "/a@b//c:1")),
     ],
 )
 def test_an_ordinary_url_passes(url: str, target: Target) -> None:
-    """Host in lower case, the scheme's own port where none is given."""
+    """Host in lower case, the scheme's own port where none is given, path and query untouched."""
     assert check_url(url, allow_http=False) == target
 
 

@@ -90,6 +90,59 @@ def test_anything_else_is_an_honest_failed_attempt(
     assert len(merchant.requests) == posts
 
 
+GOODBYES = [408, 421, 425]
+
+
+@pytest.mark.parametrize("status", GOODBYES)
+def test_a_goodbye_on_a_kept_connection_is_tried_once_more(merchant: Merchant, sender: Sender, status: int) -> None:
+    """The server gave up an idle connection; the fresh one's answer counts, and the result says what came first."""
+    merchant.answers(200, Reply(status, close=True), 200)
+    sender.post(merchant.url(), HEADERS, b"{}")
+    assert sender.post(merchant.url(), HEADERS, b'{"n":2}') == replace(OK, resent=True, stale_status=status)
+    assert [(each.connection, each.webhook_id, each.body) for each in merchant.requests[1:]] == [
+        (1, "evt_1", b'{"n":2}'),
+        (2, "evt_1", b'{"n":2}'),
+    ]
+    assert sender.post(merchant.url(), HEADERS, b"{}") == OK
+
+
+@pytest.mark.parametrize("status", GOODBYES)
+def test_a_goodbye_on_a_fresh_connection_is_the_answer(merchant: Merchant, sender: Sender, status: int) -> None:
+    """There it was said of this request: first thing, or when the one on the kept connection was tried once more."""
+    merchant.answers(status)
+    assert sender.post(merchant.url(), HEADERS, b"{}") == Answer(status, excerpt="ok")
+    twice = Answer(status, excerpt="ok", resent=True, stale_status=status)
+    assert sender.post(merchant.url(), HEADERS, b"{}") == twice
+    assert len(merchant.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 429, 503])
+def test_any_other_answer_on_a_kept_connection_counts(merchant: Merchant, sender: Sender, status: int) -> None:
+    """A merchant that refuses is not asked twice."""
+    merchant.answers(200, status)
+    sender.post(merchant.url(), HEADERS, b"{}")
+    assert sender.post(merchant.url(), HEADERS, b"{}") == Answer(status, excerpt="ok")
+    assert len(merchant.requests) == 2
+
+
+def test_a_goodbye_takes_none_of_the_time_that_is_left(merchant: Merchant, hasty: Sender) -> None:
+    """Its body is not waited for, and both tries share one deadline."""
+    drips = Reply.raw(b"HTTP/1.1 408 Bye\r\nContent-Length: 1000\r\n\r\n", Drip(b"a", forever=True))
+    merchant.answers(200, drips, 200, Reply(408), Reply.raw(Stall()))
+    hasty.post(merchant.url(), HEADERS, b"{}")
+    assert hasty.post(merchant.url(), HEADERS, b"{}") == replace(OK, resent=True, stale_status=408)
+    assert hasty.post(merchant.url(), HEADERS, b"{}") == Silence("timeout: headers", resent=True, stale_status=408)
+
+
+def test_what_was_only_sent_once_is_not_told_as_sent_twice(merchant: Merchant, make_sender: MakeSender) -> None:
+    """After a goodbye no fresh connection could be opened: the reason for that is the result."""
+    addresses = iter([["127.0.0.1"], []])
+    sender = make_sender(resolve=lambda _host: next(addresses))
+    merchant.answers(200, 408)
+    sender.post(merchant.url(), HEADERS, b"{}")
+    assert sender.post(merchant.url(), HEADERS, b"{}") == Silence("dns: no such host")
+
+
 def test_idle_connections_are_bounded_by_host_and_in_all(merchant: Merchant, make_sender: MakeSender) -> None:
     """Twelve at once to two hosts leave two each, and three when three is the total."""
     for total, kept in ((10, 4), (3, 3)):

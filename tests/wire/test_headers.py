@@ -11,6 +11,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.wire.test_signing import independent_hmac
+from webhooks.errors import LocalFault
 from webhooks.model import Delivery
 from webhooks.wire.request import signed_headers
 
@@ -51,15 +52,16 @@ def signature(secret: str, timestamp: str) -> str:
 
 def test_one_secret_signs_the_pages_header() -> None:
     """Without an overlap and without the standard there are the page's headers and no other."""
-    headers = signed_headers(delivery("now"))
+    headers = signed_headers(delivery("now"), MOMENT)
     assert set(headers) == PAGE
-    assert headers["X-Webhook-Signature"] == signature("now", headers["X-Webhook-Timestamp"])
+    assert headers["X-Webhook-Timestamp"] == "1767225600"
+    assert headers["X-Webhook-Signature"] == signature("now", "1767225600")
     assert (headers["X-Webhook-Id"], headers["X-Webhook-Attempt"]) == ("evt-1", "2")
 
 
 def test_during_an_overlap_the_previous_secret_signs_the_pages_header() -> None:
     """The page's header is the previous secret's, and the new secret's signature travels beside it."""
-    headers = signed_headers(delivery("new", "old"))
+    headers = signed_headers(delivery("new", "old"), MOMENT)
     assert set(headers) == PAGE | {"X-Webhook-Signature-Next"}
     assert headers["X-Webhook-Signature"] == signature("old", headers["X-Webhook-Timestamp"])
     assert headers["X-Webhook-Signature-Next"] == signature("new", headers["X-Webhook-Timestamp"])
@@ -67,7 +69,7 @@ def test_during_an_overlap_the_previous_secret_signs_the_pages_header() -> None:
 
 def test_a_whsec_secret_signs_the_pages_header_as_text() -> None:
     """The page's header knows no encodings: the secret is its UTF-8 bytes, prefix and all."""
-    headers = signed_headers(delivery(WHSEC))
+    headers = signed_headers(delivery(WHSEC), MOMENT)
     assert headers["X-Webhook-Signature"] == signature(WHSEC, headers["X-Webhook-Timestamp"])
 
 
@@ -83,7 +85,7 @@ def test_a_whsec_secret_signs_the_pages_header_as_text() -> None:
 )
 def test_the_standards_headers(secret: str, previous: str | None, verifies: list[Webhook], signatures: int) -> None:
     """They come beside the page's, and the standard's own verifier finds its signature among those that travel."""
-    headers = signed_headers(delivery(secret, previous, standard=True))
+    headers = signed_headers(delivery(secret, previous, standard=True), datetime.now(UTC))
     assert set(headers) >= STANDARD
     assert headers["webhook-timestamp"] == headers["X-Webhook-Timestamp"]
     assert len(headers["webhook-signature"].split(" ")) == signatures
@@ -91,6 +93,13 @@ def test_the_standards_headers(secret: str, previous: str | None, verifies: list
         receiver.verify(BODY, headers)
     with pytest.raises(WebhookVerificationError):
         Webhook(b"other").verify(BODY, headers)
+
+
+def test_a_secret_that_cannot_sign_is_our_fault_and_not_shown() -> None:
+    """Nothing was sent, so nothing is spent."""
+    with pytest.raises(LocalFault, match="base64") as caught:
+        signed_headers(delivery("whsec_CANARY!", standard=True), MOMENT)
+    assert "CANARY" not in str(caught.value)
 
 
 def test_secrets_are_not_in_a_deliverys_text() -> None:

@@ -38,8 +38,8 @@ Ctrl-C ends it all."""
 @click.option(
     "--events",
     type=click.Path(path_type=Path),
-    default=Path("examples/events.jsonl"),
-    show_default=True,
+    default=Path(__file__).parent.parent / "demo" / "events.jsonl",
+    show_default="the demo's own",
     help="The events to deliver, one JSON object a line.",
 )
 @click.option("--keep", is_flag=True, help="Leave it running, and print Flower's address and commands to try.")

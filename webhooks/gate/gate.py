@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
+from webhooks import redis_url
 from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
@@ -29,9 +30,13 @@ _PAGE = 500
 class Gate:
     """The breakers and lanes of all merchants. Connects when first used; threads and forked children may share it."""
 
-    def __init__(self, redis_url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None) -> None:
+    def __init__(
+        self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None, *, namespace: str = ""
+    ) -> None:
+        where = redis_url.read(url)
         self._redis = Redis.from_url(
-            redis_url,
+            where.plain,
+            **where.tls,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
             # A script that was sent may have run: a lost answer is a fault and no reason to send it again.
@@ -40,6 +45,7 @@ class Gate:
             decode_responses=True,
         )
         self._scripts = scripts or compose()
+        self._namespace = namespace
         self._rules = translate.rules_as_json(rules)
 
     def admit(self, merchant_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
@@ -81,7 +87,8 @@ class Gate:
         It scans the whole key space of one server; on a Redis Cluster that is one node's.
         """
         with _faults_named():
-            found = sorted({keys.merchant_of(key) for key in self._redis.scan_iter(match=keys.ALL_STATES, count=_PAGE)})
+            states = self._redis.scan_iter(match=keys.all_states(self._namespace), count=_PAGE)
+            found = sorted({keys.merchant_of(key, self._namespace) for key in states})
         breakers = map(translate.as_breaker, found, self._run_for_all("show", found))
         return tuple(breaker for breaker in breakers if not breaker.quiet)
 
@@ -121,7 +128,7 @@ class Gate:
             return pipeline.execute(raise_on_error=False)[int(load) :]
 
     def _call(self, merchant_id: str, *args: str) -> tuple[Any, ...]:
-        names = keys.keys_of(merchant_id)
+        names = keys.keys_of(merchant_id, self._namespace)
         return len(names), *names, self._rules, *args
 
 

@@ -7,12 +7,11 @@ number of deliveries. `SKIP LOCKED` keeps out of the workers' way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
@@ -29,6 +28,9 @@ _SENDING_PAST_LEASE = (
     deliveries.c.sweep_at <= _NOW,
     deliveries.c.sending_since.is_not(None),
 )
+
+# Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
+SOMEBODY_IS_SILENT = exists(select(deliveries.c.id).where(*_SENDING_PAST_LEASE))
 
 _HELD_MERCHANTS = (
     select(HOLDING.c.merchant_id)
@@ -52,10 +54,6 @@ class Backlog:
         self._database = database
         self._recover_after = recover_after
         self._batch = batch
-
-    def alone(self, lock: int) -> AbstractContextManager[bool]:
-        """Give True to one sweep at a time."""
-        return self._database.alone(lock)
 
     def expire(self) -> int:
         """Fail what is past its age, held or not; what is being sent right now may finish. Returns how many."""

@@ -6,6 +6,7 @@ limits travel with each statement instead, and what the URL says is handed to li
 
 from __future__ import annotations
 
+import contextlib
 import re
 import select
 from collections.abc import Mapping
@@ -55,6 +56,15 @@ class Way:
         """Return a new connection within about so many seconds; the URL's own `connect_timeout` goes first."""
         share = max(int(seconds / self.hosts), _LEAST_CONNECT_S)
         return psycopg2.connect(**{"connect_timeout": share, **self.parameters})
+
+    def cancel(self, connection: Any) -> None:
+        """Have the server give up what it does for a connection, if the server answers at all.
+
+        psycopg2 lets no other thread run while it asks for this, so that a server which is frozen would freeze us.
+        """
+        with contextlib.suppress(psycopg2.Error):
+            self.connect(_LEAST_CONNECT_S).close()
+            connection.cancel()
 
 
 def read_url(url: str) -> Way:

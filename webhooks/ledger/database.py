@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg2
-from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event, text
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -37,11 +37,18 @@ _AGE_S = 300  # seconds that a connection lives: then a name that has moved is l
 _OF_THE_CONNECTION = (psycopg2.OperationalError, psycopg2.InterfaceError)  # what has no SQLSTATE never reached a server
 
 
-_LOCK = text("""
-WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(:lock) AS mine)
-SELECT mine, CASE WHEN mine THEN set_config('idle_session_timeout', :limit, false) END FROM asked
-""")
-_UNLOCK = text("SELECT pg_advisory_unlock(:lock), set_config('idle_session_timeout', '0', false)")
+class _Unconfirmed(SQLAlchemyError):
+    """It took longer than its bound: it was done, or cancelled, or nobody knows."""
+
+
+_OF_THIS_SIDE = (
+    (PoolTimeout, LedgerBusy, "the ledger is busy: no database connection became free in time"),
+    (
+        _Unconfirmed,
+        AnswerLost,
+        "the ledger cannot be used: it confirmed nothing in time (is the standby of synchronous_standby_names there?)",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +153,6 @@ class Database:
         finally:
             self._of_thread.until = before
 
-    @contextmanager
-    def alone(self, lock: int, *, at_most: timedelta = timedelta(seconds=30)) -> Iterator[bool]:
-        """Give True to one caller at a time, over all processes: an advisory lock that dies with its connection.
-
-        A caller that is frozen, or whose machine is gone, loses it after `at_most`: nobody would notice otherwise.
-        """
-        try:
-            with self._engine.connect() as connection:
-                limit = f"{at_most / timedelta(milliseconds=1):.0f}ms"
-                mine = bool(connection.scalar(_LOCK, {"lock": lock, "limit": limit}))
-                try:
-                    yield mine
-                finally:
-                    if mine:
-                        _unlock(connection, lock)
-        except SQLAlchemyError as error:
-            raise named(error) from error
-
     def dispose(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
@@ -187,8 +176,18 @@ class Database:
             with self._engine.connect() as connection:
                 if until.left <= 0:
                     raise PoolTimeout
-                with self._watchdog.watch(connection.connection.dbapi_connection, until):  # type: ignore[arg-type]
-                    yield connection
+                driver: Any = connection.connection.dbapi_connection
+                # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
+                with self._watchdog.watch(driver, until, first=lambda: self._way.cancel(driver)) as watch:
+                    try:
+                        yield connection
+                    except SQLAlchemyError as error:
+                        if watch.late:
+                            raise _Unconfirmed from error
+                        raise
+                if watch.late:
+                    connection.invalidate()
+                    raise _Unconfirmed
         finally:
             self._places.release()
 
@@ -216,13 +215,6 @@ class Database:
             log.warning("ledger.back: it is used again")
 
 
-def _unlock(connection: Connection, lock: int) -> None:
-    try:
-        connection.execute(_UNLOCK, {"lock": lock})
-    except SQLAlchemyError:
-        connection.invalidate()  # the lock goes with the connection
-
-
 def unlimited(connection: Connection) -> Connection:
     """Take the limits off a connection, for migrations."""
     return connection.execution_options(limits=False)
@@ -246,8 +238,9 @@ def _was_refused(error: DBAPIError) -> bool:
 
 def named(error: SQLAlchemyError) -> LedgerUnavailable | LedgerFault:
     """Put a driver's error into one line for a person; statements and values stay out of it."""
-    if isinstance(error, PoolTimeout):
-        return LedgerBusy("the ledger is busy: no database connection became free in time")
+    for kind, fault, text in _OF_THIS_SIDE:
+        if isinstance(error, kind):
+            return fault(text)
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "pgcode", None)
     line = str(cause).strip().partition("\n")[0] or type(cause).__name__

@@ -137,7 +137,7 @@ class Ledger:
         """Tell apart, off the common path, why a claim found nothing."""
         found = self.database.rows(statements.UNCLAIMED, _turn_of(message), repeatable=True)
         if not found:
-            return Unclaimed.STALE
+            return Unclaimed.STALE if self.is_recorded(message.id) else Unclaimed.UNKNOWN
         if found[0].too_early:
             self.unqueue(message.id, message.turn)  # the sweep publishes it in time
             return Unclaimed.STALE

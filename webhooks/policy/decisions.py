@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from webhooks.model import Answer, Ladder, Outcome, Reason, Refusal, Silence
@@ -29,10 +29,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
-    """Try again at `due_at`, which stands on `ladder`."""
+    """Try again at `due_at`, which stands on `ladder`; on none (None) after a fault of ours."""
 
     due_at: datetime
-    ladder: Ladder
+    ladder: Ladder | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,16 @@ class Failed:
 
 Decision = Delivered | RetryAt | Failed
 
+AFTER_OUR_FAULT = timedelta(seconds=5)
+"""The wait after an attempt that a fault of ours has cost: it stands on no ladder."""
+
 
 def decide(
     ladders: Ladders, before: Budgets, result: Answer | Silence | Refusal, now: datetime
 ) -> tuple[Decision, Budgets]:
     """Say what follows from an attempt that ended `now`, and what the delivery has spent by then.
 
-    A fault of ours never gets here: it spends nothing.
+    A fault of ours spends nothing: before the POST it never gets here, after it the outcome is `unknown`.
     """
     outcome = meaning(result)
     match outcome:
@@ -68,7 +71,7 @@ def decide(
         case Outcome.MISDIRECTED | Outcome.UNSENDABLE:
             decision, after = _climb_fast(ladders, before, result, now)
         case Outcome.UNKNOWN:
-            raise ValueError("an unknown outcome is a fault of ours and is not decided upon")
+            decision, after = RetryAt(now + AFTER_OUR_FAULT, None), before
         case _:
             assert_never(outcome)
     return _within_age(decision, after), after

@@ -24,6 +24,17 @@ from webhooks.wire.dialing import Dialer, key_of
 KEPT_BODY = 2 * 1024
 """Bytes of a body that are kept for the log; the rest is read only to keep the connection."""
 
+OF_THE_CONNECTION = frozenset({408, 421, 425})
+"""What a server says of a connection that it gives up; on a kept one it says nothing about the request (rules)."""
+
+
+class Stale(http.client.HTTPException):
+    """A kept connection was answered with one of `OF_THE_CONNECTION`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
 
 class GuardedAdapter(BaseAdapter):
     """Sends for one thread at a time, within `deadline`, which is set anew before each request."""
@@ -34,39 +45,51 @@ class GuardedAdapter(BaseAdapter):
         self._idle = idle
         self._allow_http = allow_http
         self.deadline = deadline
-        self.resent = False
+        self.stale_status: int | None = None
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ARG002
         """Send and return the answer with at most `KEPT_BODY` of its body, raw; raises what the layers below raise.
 
-        The arguments of requests (`timeout`, `verify`, `proxies` ...) are not looked at: the dialer's rules hold.
+        The arguments of requests (`timeout`, `verify`, `proxies` ...) are not looked at: the dialer's rules hold. Path
+        and query go out as `request.url` has them. Afterwards `stale_status` is what a kept connection answered first.
         """
-        self.resent = False
+        self.stale_status = None
         target = check_url(request.url or "", allow_http=self._allow_http)
         kept = self._idle.take(key_of(target))
         if kept is not None:
             try:
-                return self._exchange(kept, target, request, self.deadline)
+                return self._exchange(kept, target, request, self.deadline, reused=True)
             except Unanswered:
                 # It was closed under us while idle. Nothing came back, so once more, on a fresh connection.
                 pass
+            except Stale as stale:
+                # The same, from a server that says goodbye. It is an answer, so something of the request was read.
+                self.stale_status = stale.status
+                self.deadline.sent = 1
         fresh = self._dialer.open(target, self.deadline)
-        self.resent = kept is not None
-        return self._exchange(fresh, target, request, self.deadline)
+        return self._exchange(fresh, target, request, self.deadline, reused=False)
 
     def close(self) -> None:
         """Do nothing: the connections belong to all threads' adapters."""
 
     def _exchange(
-        self, connection: Connection, target: Target, request: requests.PreparedRequest, deadline: Deadline
+        self,
+        connection: Connection,
+        target: Target,
+        request: requests.PreparedRequest,
+        deadline: Deadline,
+        *,
+        reused: bool,
     ) -> requests.Response:
         headers = {str(name): str(value) for name, value in request.headers.items()} | {"Host": target.host_header}
         body = cast("bytes | None", request.body) or b""
         reusable = False
         try:
             with self._dialer.watchdog.watch(connection.sock, deadline):
-                answer = connection.exchange(request.path_url, headers, body, deadline)
+                answer = connection.exchange(target.path, headers, body, deadline)
                 with contextlib.closing(answer):
+                    if reused and answer.status in OF_THE_CONNECTION:
+                        raise Stale(answer.status)
                     beginning = _read_body(answer, deadline)
                     reusable = answer.finish() and not answer.will_close
         finally:

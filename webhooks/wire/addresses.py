@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+import idna
+
 from webhooks.errors import InvalidAddress
 
 Address = IPv4Address | IPv6Address
@@ -24,11 +26,14 @@ DEFAULT_PORTS = {"https": 443, "http": 80}
 
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+", re.ASCII)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
-_SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<rest>(?:[/?].*)?)", re.ASCII)
+_SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>[^?]*)(?P<query>.*)")
+_INTERNATIONAL = re.compile(r"https?://(?P<host>[^\s/?#@:\[\]\\%]+)(?::[0-9]*)?(?:[/?#].*)?", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+_A_LABEL = "xn--"
+_JOINERS = str.maketrans("", "", "\u200c\u200d")  # invisible, and right in some scripts and emoji
 
 # The stdlib's own opinion (`is_global`) is asked too, but it differs between Python versions; these do not.
 _NOT_PUBLIC: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -50,18 +55,27 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checked URL: where it leads. `host` is lower case and without brackets; `address` is set for a literal."""
+    """A checked URL: where it leads. `host` is lower case and without brackets; `address` is set for a literal.
+
+    `path` is the request target: path and query as the URL has them, byte for byte.
+    """
 
     scheme: str
     host: str
     port: int
     address: Address | None = None
+    path: str = "/"
 
     @property
     def host_header(self) -> str:
         """The `Host` header: the port is named only when it is not the scheme's own."""
         host = f"[{self.host}]" if isinstance(self.address, IPv6Address) else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """The URL without path and query."""
+        return f"{self.scheme}://{self.host_header}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +112,10 @@ def check_url(url: str, *, allow_http: bool, guard: AddressGuard | None = None) 
 
     Only `https://host[:port][/path][?query]` in the characters of RFC 3986 passes (`http` too when allowed): no
     credentials, no fragment, no Unicode (hosts in their `xn--` form), no number as a host unless it is a plain IPv4
-    or bracketed IPv6 address. With a `guard` such an address is checked at once, as it will be at sending.
+    or bracketed IPv6 address. What passes is a legal request target as it stands; square brackets are let through as
+    browsers do, unescaped. With a `guard` a literal address is checked at once, as it will be at sending.
     """
-    scheme, authority = _split(url)
+    scheme, authority, path = _split(url)
     if scheme != "https" and not (scheme == "http" and allow_http):
         raise InvalidAddress("url: must begin with https://")
     if "@" in authority:
@@ -111,15 +126,16 @@ def check_url(url: str, *, allow_http: bool, guard: AddressGuard | None = None) 
     host, address = _host(parts["host"])
     if address is not None and guard is not None:
         guard.check(address)
-    return Target(scheme, host, _port(parts["port"], scheme), address)
+    return Target(scheme, host, _port(parts["port"], scheme), address, path)
 
 
-def _split(url: str) -> tuple[str, str]:
+def _split(url: str) -> tuple[str, str, str]:
     if not url:
         raise InvalidAddress("url: is empty")
     if len(url) > MAX_URL:
         raise InvalidAddress(f"url: longer than {MAX_URL} characters")
     if not _URI_CHARACTERS.fullmatch(url):
+        _hint_at_a_name(url)
         raise InvalidAddress("url: has a character that a URL must not contain (space, control, backslash, non-ASCII)")
     if _BAD_ESCAPE.search(url):
         raise InvalidAddress("url: has a % that is not followed by two hex digits")
@@ -128,7 +144,21 @@ def _split(url: str) -> tuple[str, str]:
     shape = _SHAPE.fullmatch(url)
     if shape is None:
         raise InvalidAddress("url: must begin with https://")
-    return shape["scheme"].lower(), shape["authority"]
+    return shape["scheme"].lower(), shape["authority"], (shape["path"] or "/") + shape["query"]
+
+
+def _hint_at_a_name(url: str) -> None:
+    """Raise what to write instead where the host is an international name; pass over whatever else is wrong."""
+    found = _INTERNATIONAL.fullmatch(url)
+    if found is None or found["host"].isascii() or not found["host"].isprintable():
+        return
+    hint = "url: the host must be written in its xn-- form"
+    try:
+        name = idna.encode(found["host"], uts46=True).decode("ascii")
+    except UnicodeError:
+        raise InvalidAddress(hint) from None
+    if _A_LABEL in name:
+        raise InvalidAddress(f"{hint}, {name}")
 
 
 def _host(text: str) -> tuple[str, Address | None]:
@@ -142,7 +172,19 @@ def _host(text: str) -> tuple[str, Address | None]:
         return _ipv4(host)
     if len(host) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in labels):
         raise InvalidAddress("url: the host is not a valid name (labels of 1 to 63 letters, digits and hyphens)")
+    if not all(_is_name(label.removeprefix(_A_LABEL)) for label in labels if label.startswith(_A_LABEL)):
+        raise InvalidAddress("url: the host has an xn-- label that is no valid punycode")
     return host, None
+
+
+def _is_name(punycode: str) -> bool:
+    """Whether it stands for a name that needs it, in one way only. More is not asked: emoji are in use, too."""
+    try:
+        name = punycode.encode("ascii").decode("punycode")
+        same = name.encode("punycode").decode("ascii") == punycode
+    except UnicodeError:
+        return False
+    return same and not name.isascii() and name.translate(_JOINERS).isprintable()
 
 
 def _ipv6(text: str) -> tuple[str, Address]:

@@ -78,7 +78,21 @@ _PHRASES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def explain(error: Exception, deadline: Deadline) -> Silence | Refusal:
-    """Return what to record; `LocalFault` when the fault is this machine's or this program's."""
+    """Return what to record; `LocalFault` when the fault is this machine's or this program's and nothing was sent.
+
+    Once a request has gone out whole the merchant may have it, and the attempt stands: a fault of ours is then a
+    silence that is `ours`, and where the guard refuses a second connection it is the first one that gave no answer.
+    """
+    try:
+        result = _explained(error, deadline)
+    except LocalFault as fault:
+        if not deadline.sent:
+            raise
+        return Silence(f"{fault}, after the request was sent", ours=True)
+    return Silence(CLOSED) if isinstance(result, Refusal) and deadline.sent else result
+
+
+def _explained(error: Exception, deadline: Deadline) -> Silence | Refusal:
     if isinstance(error, InvalidAddress):
         return Refusal(str(error))
     if isinstance(error, LocalFault):
@@ -113,6 +127,8 @@ def _raise_local(layers: list[BaseException]) -> None:
             raise LocalFault(f"request: could not be made ({type(layer).__name__})") from None
         if isinstance(layer, OSError) and not isinstance(layer, ssl.SSLError) and layer.errno in LOCAL_ERRNOS:
             raise LocalFault(f"network: {errno.errorcode[layer.errno]} on this machine") from None
+        if isinstance(layer, MemoryError):
+            raise LocalFault("memory: none left on this machine") from None
 
 
 def _is_of_the_url(error: BaseException, deadline: Deadline) -> bool:

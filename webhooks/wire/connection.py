@@ -35,16 +35,23 @@ class Connection(urllib3.connection.HTTPConnection):
         self.opened_at = self.used_at = time.monotonic()
 
     def exchange(self, path: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> StrictResponse:
-        """Send one request and return its answer with the body unread.
+        """Send one request and return its answer with the body unread; `deadline` counts it once its last byte is out.
 
-        urllib3's own `getresponse` is passed over: it logs the URL with its query when a header looks odd.
+        `path` goes out as it is. urllib3's own `getresponse` is passed over: it logs the URL with its query when a
+        header looks odd.
         """
         self.timeout = deadline.enter(Phase.SENDING)
         # A server may answer before it has read everything, and close: what it said may still be readable.
         with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             self.request("POST", path, body=body, headers=headers)
+            deadline.sent += 1
         self.sock.settimeout(deadline.enter(Phase.HEADERS))
         return cast("StrictResponse", http.client.HTTPConnection.getresponse(self))
+
+    def close(self) -> None:
+        """Close, without a word about what goes wrong with that: no answer is lost over it."""
+        with contextlib.suppress(OSError):
+            super().close()
 
     @property
     def is_quiet(self) -> bool:

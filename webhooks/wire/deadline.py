@@ -23,11 +23,15 @@ class Phase(StrEnum):
 
 
 class Deadline:
-    """The end of one attempt, and the phase it has reached."""
+    """The end of one attempt, the phase it has reached, and how many requests have gone out whole by now.
+
+    Once one has, the merchant may have it, whatever happens to this machine from there on (I4).
+    """
 
     def __init__(self, length: timedelta) -> None:
         self.at = time.monotonic() + length.total_seconds()
         self.phase = Phase.DNS
+        self.sent = 0
 
     @property
     def passed(self) -> bool:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime
 
+from webhooks.errors import LocalFault
 from webhooks.model import Delivery
 from webhooks.signing import sign, standard_signature
 
 USER_AGENT = "webhook-delivery-worker/0.1"
 
 
-def signed_headers(delivery: Delivery) -> dict[str, str]:
-    """Sign the stored bytes with the secrets that are valid now; the timestamp is seconds of the Unix epoch.
+def signed_headers(delivery: Delivery, moment: datetime) -> dict[str, str]:
+    """Sign the stored bytes with the secrets that are valid now; the timestamp is `moment`, in seconds since 1970.
 
     `X-Webhook-Signature` holds one value. During an overlap that is the previous secret's, so that nothing breaks at a
-    merchant that has not changed anything yet, and the new secret's travels beside it.
+    merchant that has not changed anything yet, and the new secret's travels beside it. LocalFault for a secret that
+    cannot sign.
     """
-    timestamp = str(int(time.time()))
+    try:
+        return _signed(delivery, str(int(moment.timestamp())))
+    except ValueError as error:
+        raise LocalFault(f"signing: {error}") from None
+
+
+def _signed(delivery: Delivery, timestamp: str) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,

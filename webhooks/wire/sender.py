@@ -38,6 +38,7 @@ DEFAULT_HEADERS = {
 MAX_RETRY_AFTER = 128
 MAX_HOST = 253
 REDIRECTION = 3
+TWICE = 2
 
 _SPACES = re.compile(r"\s+")
 
@@ -97,18 +98,19 @@ class Sender:
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
         """POST the body and return what the merchant answered, or why there is no answer.
 
-        `headers` go out as given, besides `Host`, `Content-Length`, `Accept-Encoding: identity` and, where they are
-        missing, `Content-Type: application/json` and `User-Agent`. No redirect is followed, no cookie kept.
-        `LocalFault`, and nothing else, is raised: for what this machine or this program could not do.
+        The URL's path and query go out as they are, and so do `headers`, besides `Host`, `Content-Length`,
+        `Accept-Encoding: identity` and, where they are missing, `Content-Type: application/json` and `User-Agent`. No
+        redirect is followed, no cookie kept. `LocalFault`, and nothing else, is raised: for what this machine or this
+        program could not do, and only while no request has gone out whole.
         """
         deadline = Deadline(self._rules.deadline)
         try:
             result: Answer | Silence | Refusal = _answer(self._send(url, headers, body, deadline))
         except Exception as error:
             result = explain(error, deadline)
-        if isinstance(result, Refusal) or not self._session(deadline)[1].resent:
+        if isinstance(result, Refusal) or deadline.sent < TWICE:
             return result
-        return replace(result, resent=True)
+        return replace(result, resent=True, stale_status=self._session(deadline)[1].stale_status)
 
     def close(self) -> None:
         """Close the idle connections; attempts in flight end as they would."""
@@ -116,10 +118,11 @@ class Sender:
         self._watchdog.close()
 
     def _send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> requests.Response:
-        check_url(url, allow_http=self._rules.allow_http, guard=self._rules.guard)
+        target = check_url(url, allow_http=self._rules.allow_http, guard=self._rules.guard)
         session, adapter = self._session(deadline)
         adapter.deadline = deadline
-        request = session.prepare_request(requests.Request("POST", url, headers=dict(headers), data=body))
+        request = session.prepare_request(requests.Request("POST", target.origin, headers=dict(headers), data=body))
+        request.url = url  # set past requests, which would write path and query in its own way
         return session.send(request, allow_redirects=False, stream=False)
 
     def _session(self, deadline: Deadline) -> tuple[requests.Session, GuardedAdapter]:
@@ -163,10 +166,11 @@ def _tls(ca_bundle: Path | None) -> ssl.SSLContext:
 
 
 def _answer(response: requests.Response) -> Answer:
-    retry_after = response.headers.get("Retry-After")
+    retry_after, date = response.headers.get("Retry-After"), response.headers.get("Date")
     return Answer(
         status=response.status_code,
         retry_after=_clean(retry_after)[:MAX_RETRY_AFTER] if retry_after is not None else None,
+        date=_clean(date)[:MAX_RETRY_AFTER] if retry_after is not None and date is not None else None,
         redirect_host=_redirect_host(response) if response.status_code // 100 == REDIRECTION else None,
         excerpt=_excerpt(response),
     )
