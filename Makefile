@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo test wheel drill check bench
+.PHONY: venv demo test wheel drill sabotage check bench
 
 venv: $(STAMP)
 
@@ -25,9 +25,13 @@ wheel: $(STAMP)
 	$(BIN)/python -m pytest tests/installed.py
 
 # Everything that can break is broken while a few thousand events go through; the exit status judges what came of it.
-MINUTES ?= 3
+MINUTES ?= 5
 drill: $(STAMP)
-	$(BIN)/python -m tests.faults.drill --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.faults.drill --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(POOLER),--pooler)
+
+# The drill can fail: one promise after the other is broken on purpose, and each time it must find out.
+sabotage: $(STAMP)
+	$(BIN)/python -m tests.faults.proof $(if $(ONLY),--only $(ONLY))
 
 check: $(STAMP)
 	$(BIN)/ruff check .

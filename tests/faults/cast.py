@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from tests.merchant import Merchant, Reply, Request, Reset, TestCA
 
 SECRET = "a secret of the drill"
+HEALTHY = frozenset({"fast", "swift"})
+DOOMED = "doomed-"  # how the ids of deliveries begin that the drill deletes while they are sent
 RESET = 0  # in the book, for a connection that was reset instead of answered
 
 Role = Callable[[Request, int], int | Reply]
@@ -113,7 +115,8 @@ class Cast:
         return random.Random(f"{self._seed}/{delivery_id}/{seen}").random()
 
     def _slow(self, request: Request, seen: int) -> Reply:
-        return Reply(200, after=0.3 + 1.2 * self.luck(str(request.webhook_id), seen))
+        delivery_id = str(request.webhook_id)
+        return Reply(200, after=1.5 if delivery_id.startswith(DOOMED) else 0.3 + 1.2 * self.luck(delivery_id, seen))
 
     def _flaky(self, request: Request, seen: int) -> int | Reply:
         if self.luck(str(request.webhook_id), 0) < 0.02:

@@ -1,7 +1,8 @@
 """The drill: a few thousand events through real processes, and everything that can break is broken meanwhile.
 
-    make drill                       # about 3 minutes, random order
+    make drill                       # about 5 minutes, each fault once or twice, in random order
     make drill MINUTES=30 SEED=7     # longer, and the same order again
+    make drill POOLER=1              # with a PgBouncer between the system and its ledger
 
 At the end nothing may be lost, sent twice without a reason, or stuck; the exit status says so.
 """
@@ -12,18 +13,19 @@ import argparse
 import contextlib
 import os
 import random
-import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.faults import report
-from tests.faults.evidence import Evidence, gather
+from tests import pgbouncer
+from tests.faults import inquest, report
+from tests.faults.consumers import left_over
+from tests.faults.evidence import Calm, Evidence, gather
 from tests.faults.faults import Fault, Faults
 from tests.faults.producers import Producers
 from tests.faults.sabotage import SABOTAGES
@@ -35,14 +37,21 @@ from webhooks.stage import wait_until
 
 _OF_PRODUCERS = "refusals-are-swallowed"
 _SETTLES_WITHIN = 90  # seconds after the last fault
+_SETTLES_USUALLY = 15
+_LETS_GO_WITHIN = 60  # seconds; a message that was doubled or restored may wait out its countdown first
+_STARTS_WITHIN = 2  # seconds until every process has its connections
+_RECOVERS_WITHIN = 8  # seconds after a fault: two leases, and what was lost is published again
+_CALM = 7  # seconds without a fault, in which healthy merchants are looked at
+_FAULTS_BETWEEN_CALMS = 5
 
 
 def read_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.drill", description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=3, help="how long it runs (3)")
+    parser.add_argument("--minutes", type=float, default=5, help="how long it runs (5)")
     parser.add_argument("--seed", type=int, help="the order of the faults; random when left out")
     parser.add_argument("--only", help="play these faults only, by name, separated by commas")
+    parser.add_argument("--pooler", action="store_true", help="have a PgBouncer between the system and its ledger")
     parser.add_argument("--sabotage", choices=sorted(SABOTAGES), help="break a promise, to see the drill fail")
     parser.add_argument("--keep-logs", type=Path, help="copy the processes' logs to this folder")
     options = parser.parse_args()
@@ -61,39 +70,50 @@ def main() -> int:
         console.print(f"sabotaged: {SABOTAGES[options.sabotage].__doc__}", style="yellow")
     if options.sabotage == _OF_PRODUCERS:
         SABOTAGES[options.sabotage]()
-    with Theatre(options.seed, options.sabotage) as theatre:
+    if options.pooler and not pgbouncer.is_installed():
+        console.print(f"{pgbouncer.MISSING}: the drill goes on without it", style="yellow")
+        options.pooler = False
+    with Theatre(options.seed, options.sabotage, pooled=options.pooler) as theatre:
         try:
             evidence, figures = _play(theatre, options, console)
-        finally:
-            if options.keep_logs:
-                shutil.copytree(theatre.folder, options.keep_logs, dirs_exist_ok=True)
-        return 0 if report.show(evidence, figures, console) else 1
+            findings = report.show(evidence, figures, console)
+            if findings:
+                inquest.look(theatre, evidence, findings, console)
+        except BaseException:
+            _keep_logs(theatre, options.keep_logs, console)
+            raise
+        if findings or options.keep_logs:
+            _keep_logs(theatre, options.keep_logs, console)
+        return 1 if findings else 0
+
+
+def _keep_logs(theatre: Theatre, folder: Path | None, console: Console) -> None:
+    kept = inquest.keep_logs(theatre, folder)
+    console.print(f"the processes' logs are in {kept}", soft_wrap=True, highlight=False)
 
 
 def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tuple[Evidence, dict[str, object]]:
     dice = random.Random(options.seed)
     faults = Faults(theatre, dice)
     producers = Producers(options.seed)
+    hurry = 3 if options.sabotage else 1  # then it is known that something never comes
     with Watch(theatre) as watch:
-        began = time.monotonic()
         with producers:
-            faults.rest(2, 3)
-            for name in _order(list(faults.all), options.only, dice):
-                spent = (time.monotonic() - began) / (60 * options.minutes - 25)
-                if spent >= 1:
-                    break
-                _let_merchant_fail(theatre, spent)
-                _say(console, faults.play(name), began)
-                faults.rest(1, 3)
+            calms = _play_faults(
+                theatre, faults, _order(list(faults.all), options.only, dice), options.minutes, console
+            )
             theatre.cast.down.clear()
-        settled = _settle()
+        settled = _settle(_SETTLES_WITHIN / hurry)
     played = [*faults.played, *_ended_by_themselves(theatre)]
     evidence = gather(
         accepted=producers.accepted,
         book=theatre.cast.book.visits,
         faults=played,
+        deleted=faults.deleted,
+        calms=calms,
         unacknowledged=faults.unacknowledged,
         broken=[f"a producer broke: {error!r}" for error in producers.broken],
+        left_over=left_over(_LETS_GO_WITHIN / hurry),
         deepest=watch.deepest,
         most_copies=watch.most_copies,
         longest_overdue=watch.longest_overdue,
@@ -104,6 +124,37 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
         "faults": ", ".join(f"{name} {n}" for name, n in sorted(Counter(fault.name for fault in played).items())),
         "processes that ended by themselves": ", ".join(name for name, _ in theatre.ended_by_themselves) or "none",
     }
+
+
+def _play_faults(
+    theatre: Theatre, faults: Faults, order: Iterator[str], minutes: float, console: Console
+) -> list[Calm]:
+    """Play one fault after the other until the time is over; returns the calms before, between and after them."""
+    began, length = time.monotonic(), 60 * minutes - _SETTLES_USUALLY
+    calms = [_calm(faults, _STARTS_WITHIN)]
+    for number, name in enumerate(order, 1):
+        spent = (time.monotonic() - began) / length
+        if spent >= 1 - (_RECOVERS_WITHIN + _CALM) / length:
+            break
+        _let_merchant_fail(theatre, spent)
+        _say(console, faults.play(name), began)
+        faults.rest(1, 3)
+        if number % _FAULTS_BETWEEN_CALMS == 0:
+            calms.append(_calm_beside_an_outage(theatre, faults))
+    return [*calms, _calm_beside_an_outage(theatre, faults)]
+
+
+def _calm_beside_an_outage(theatre: Theatre, faults: Faults) -> Calm:
+    theatre.cast.down.set()
+    return _calm(faults, _RECOVERS_WITHIN)
+
+
+def _calm(faults: Faults, after: float) -> Calm:
+    """Leave everything alone: first for as long as it takes to recover, then to see how it goes."""
+    faults.rest(after, after)
+    since = datetime.now(UTC)
+    faults.rest(_CALM, _CALM)
+    return Calm(since, datetime.now(UTC))
 
 
 def _order(names: list[str], only: str | None, dice: random.Random) -> Iterator[str]:
@@ -123,14 +174,16 @@ def _let_merchant_fail(theatre: Theatre, spent: float) -> None:
 
 def _say(console: Console, fault: Fault, began: float) -> None:
     took = (fault.ended - fault.began).total_seconds()
-    console.print(f"{time.monotonic() - began:6.1f} s  {fault.name} ({took:.1f} s)", highlight=False)
+    console.print(
+        f"{time.monotonic() - began:6.1f} s  {fault.ended:%H:%M:%S}  {fault.name} ({took:.1f} s)", highlight=False
+    )
 
 
-def _settle() -> float:
+def _settle(within: float) -> float:
     """Wait until every delivery has ended; returns how long that took."""
     began = time.monotonic()
     with contextlib.suppress(NotPossible):
-        wait_until(_has_settled, "every delivery has ended", timeout=_SETTLES_WITHIN)
+        wait_until(_has_settled, "every delivery has ended", timeout=within)
     return time.monotonic() - began
 
 

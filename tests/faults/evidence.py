@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from tests.faults.cast import RESET, Visit
+from tests.faults.cast import HEALTHY, RESET, Visit
 from tests.faults.faults import DEADLY, Fault
 from webhooks import parts
 from webhooks.wire.adapter import OF_THE_CONNECTION
@@ -27,6 +27,15 @@ ORDER BY delivery_id, number
 """
 _CALLS_FOR_A_FAULT = timedelta(seconds=4)  # a fault that began so long after a POST can have cost its answer
 _SLACK = timedelta(seconds=1)
+_LEAST_LOOKED_AT = timedelta(seconds=2)  # how long what was accepted in a calm is looked at, before a fault may come
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """A time without faults, once all have recovered from the one before: `since` that moment, `until` the next."""
+
+    since: datetime
+    until: datetime
 
 
 @dataclass(frozen=True)
@@ -39,8 +48,10 @@ class Evidence:
     attempts: Mapping[str, Sequence[Any]]
     overwritten: Sequence[Any]
     faults: Sequence[Fault]
+    calms: Sequence[Calm]
     unacknowledged: Sequence[bool]
     broken: Sequence[str]
+    left_over: Sequence[str]
     deepest: int
     most_copies: int
     longest_overdue: float
@@ -83,15 +94,33 @@ class Evidence:
             received: Visit | None = None
             for visit in visits:
                 if received:
-                    yield visit, self.explanation(received.request.at)
+                    yield visit, self.explanation(received)
                 received = received or (visit if visit.received else None)
 
-    def explanation(self, at: datetime, kinds: AbstractSet[str] = DEADLY) -> str | None:
-        """Return the fault that can have cost the result of a POST that began at this time."""
+    def explanation(self, post: Visit, kinds: AbstractSet[str] = DEADLY) -> str | None:
+        """Return the fault that can have cost the result of a POST."""
+        return self.explains(post.id, post.request.at, kinds)
+
+    def explains(self, delivery_id: str, at: datetime, kinds: AbstractSet[str] = DEADLY) -> str | None:
+        """Return the fault that can have cost the result of an attempt of a delivery that began at this time."""
         for fault in self.faults:
-            if fault.name in kinds and at - _SLACK <= fault.ended and fault.began <= at + _CALLS_FOR_A_FAULT:
+            concerned = fault.name in kinds and fault.only in {None, delivery_id}
+            if concerned and at - _SLACK <= fault.ended and fault.began <= at + _CALLS_FOR_A_FAULT:
                 return fault.name
         return None
+
+    def healthy_ways(self) -> tuple[list[float], list[float]]:
+        """Return how long healthy merchants' events took, in seconds: in the quiet at first, and in all later calms."""
+        quiet, *calms = map(self._ways, self.calms)
+        return quiet, [way for ways in calms for way in ways]
+
+    def _ways(self, calm: Calm) -> list[float]:
+        """Take what was accepted in a calm; where that did not end in it, it took at least so long."""
+        return [
+            (min(row.finished_at or calm.until, calm.until) - row.accepted_at).total_seconds()
+            for row in self.deliveries.values()
+            if row.merchant_id in HEALTHY and calm.since <= row.accepted_at <= calm.until - _LEAST_LOOKED_AT
+        ]
 
     def overlapping(self) -> list[tuple[Visit, Visit]]:
         """Return the POSTs of one delivery that were in flight at the same time."""
@@ -104,10 +133,12 @@ class Evidence:
 
 
 def gather(**facts: Any) -> Evidence:
-    """Read the ledger, and put the facts together."""
+    """Read the ledger, and put the facts together; what was deleted by hand is left out."""
     visits: defaultdict[str, list[Visit]] = defaultdict(list)
+    deleted = set(facts.pop("deleted"))
     for visit in facts.pop("book"):
-        visits[visit.id].append(visit)
+        if visit.id not in deleted:
+            visits[visit.id].append(visit)
     for seen in visits.values():
         seen.sort(key=lambda visit: visit.request.at)
     attempts: defaultdict[str, list[Any]] = defaultdict(list)

@@ -12,25 +12,58 @@ from datetime import UTC, datetime
 from signal import Signals
 from typing import Any
 
+from tests.faults.cast import DOOMED
+from tests.faults.commands import How
+from tests.faults.frozen import frozen
 from tests.faults.theatre import DELIVERERS, Theatre
+from webhooks import deliver
+from webhooks.errors import NotPossible
 from webhooks.stage import wait_until
 
 COPY = "copied_by_the_drill"
 
 # Deliveries that a worker was at when one of these came may be sent twice: the worker could not write down the answer.
-DEADLY = frozenset({"worker_killed", "worker_frozen", "workers_paused", "all_workers_killed", "ended_by_itself"})
+DEADLY = frozenset(
+    {"worker_killed", "worker_frozen", "workers_paused", "all_workers_killed", "ended_by_itself", "row_refused"}
+)
 
 # A claim whose answer was lost with its connection is an attempt of which nobody knows.
-LEDGER = frozenset({"postgres_restarted", "postgres_stopped", "postgres_connections_ended"})
+LEDGER = frozenset(
+    {
+        "postgres_restarted",
+        "postgres_stopped",
+        "postgres_connections_ended",
+        "postgres_frozen",
+        "sessions_read_only",
+        "commits_hang",
+        "pooler_killed",
+    }
+)
+
+_REFUSE_ROW = """
+CREATE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the drill refuses this row' USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER row_refused BEFORE UPDATE ON deliveries FOR EACH ROW
+WHEN (OLD.id = '{}' AND OLD.sending_since IS NOT NULL AND NEW.sending_since IS NULL AND NEW.turn = OLD.turn)
+EXECUTE FUNCTION refuse_row();
+"""
+_ACCEPT_ROW = "DROP TRIGGER row_refused ON deliveries; DROP FUNCTION refuse_row()"
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND application_name <> 'drill'
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What was done, and while when."""
+    """What was done, and while when; `only` names a delivery where no other was touched."""
 
     name: str
     began: datetime
     ended: datetime
+    only: str | None = None
 
 
 class Faults:
@@ -42,8 +75,9 @@ class Faults:
         self._pause = threading.Event()  # never set: a wait on it is a pause
         self._kept: list[Any] = []
         self.played: list[Fault] = []
+        self.deleted: list[str] = []
         self.unacknowledged: list[bool] = []  # for deliveries in mid-POST: whether the broker still had their message
-        self.all: dict[str, Callable[[], None]] = {
+        self.all: dict[str, Callable[[], str | None]] = {
             fault.__name__: fault
             for fault in (
                 self.worker_killed,
@@ -58,18 +92,25 @@ class Faults:
                 self.postgres_restarted,
                 self.postgres_stopped,
                 self.postgres_connections_ended,
+                self.postgres_frozen,
+                self.sessions_read_only,
+                self.commits_hang,
+                self.row_refused,
+                self.row_deleted,
                 self.beat_killed,
                 self.broker_connections_cut,
+                self.acknowledgements_fail,
                 self.messages_doubled,
                 self.workers_paused,
+                *([self.pooler_killed] if theatre.pooler else []),
             )
         }
 
     def play(self, name: str) -> Fault:
         """Do it, and return the record of it."""
         began = datetime.now(UTC)
-        self.all[name]()
-        fault = Fault(name, began, datetime.now(UTC))
+        only = self.all[name]()
+        fault = Fault(name, began, datetime.now(UTC), only)
         self.played.append(fault)
         return fault
 
@@ -162,10 +203,57 @@ class Faults:
     def postgres_connections_ended(self) -> None:
         """Every session of the ledger is terminated, three times in a row."""
         for _ in range(3):
-            self._theatre.administer(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'webhooks'"
-            )
+            self._theatre.administer(_END_SESSIONS)
             self.rest(0.1, 0.5)
+
+    def postgres_frozen(self) -> None:
+        """SIGSTOP of PostgreSQL and all its sessions: no connection breaks, and none is answered."""
+        with frozen(self._theatre.servers.postgres.url()):
+            self.rest(3, 8)
+
+    def sessions_read_only(self) -> None:
+        """A failover: for a while every new session refuses writes, and in the end none of these is ended.
+
+        A pooler's sessions are not the system's to leave: whoever manages the failover ends them.
+        """
+        self._theatre.administer("ALTER DATABASE postgres SET default_transaction_read_only = on", _END_SESSIONS)
+        self.rest(3, 8)
+        self._theatre.administer("ALTER DATABASE postgres RESET default_transaction_read_only")
+        if self._theatre.pooler:
+            self._theatre.administer(_END_SESSIONS)
+
+    def commits_hang(self) -> None:
+        """Every commit waits for a standby that is not there."""
+        self._theatre.administer("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+        self.rest(3, 8)
+        self._theatre.administer("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+    def row_refused(self) -> str | None:
+        """The result of one delivery in mid-POST is refused for good, which is no outage."""
+        self._wait_for_a_post()
+        chosen = next(iter(self._theatre.cast.book.in_mid_post()), None)
+        if chosen:
+            self._theatre.administer(_REFUSE_ROW.format(chosen))
+            self.rest(2, 4)
+            self._theatre.administer(_ACCEPT_ROW)
+        return chosen
+
+    def row_deleted(self) -> str:
+        """A delivery of the drill's own is deleted by hand while it is being sent."""
+        doomed = f"{DOOMED}{len(self.deleted)}"
+        self.deleted.append(doomed)
+        deliver.delay({"id": doomed, "type": "kyc.status_changed", "merchant_id": "slow"})
+        with contextlib.suppress(NotPossible):
+            wait_until(lambda: doomed in self._theatre.cast.book.in_mid_post(), "it is being sent", timeout=10)
+        self._theatre.administer(f"DELETE FROM deliveries WHERE id = '{doomed}'")
+        return doomed
+
+    def pooler_killed(self) -> None:
+        """SIGKILL of the pooler, and nobody there for a while."""
+        assert self._theatre.pooler
+        self._theatre.pooler.stop(Signals.SIGKILL)
+        self.rest(0.5, 2)
+        self._theatre.pooler.start()
 
     def beat_killed(self) -> None:
         """SIGKILL of beat, and nobody there for a while."""
@@ -178,6 +266,12 @@ class Faults:
         for _ in range(4):
             self._theatre.proxy.cut()
             self.rest(0.3, 0.8)
+
+    def acknowledgements_fail(self) -> None:
+        """What a worker says to end a message fails, more often than both have places: cut, lost, held or refused."""
+        how = self._dice.choice(list(How))
+        with self._theatre.proxy.failing("ZREM", how, times=self._dice.randint(5, 25)):
+            self.rest(3, 6)
 
     def messages_doubled(self) -> None:
         """What waits in the queue or with a worker is queued once more, and again what was copied some faults ago."""

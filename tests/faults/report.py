@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -14,11 +15,10 @@ from tests.faults.evidence import Evidence
 _SHOWN = 5  # findings of one check that are printed
 
 
-def show(evidence: Evidence, figures: Mapping[str, object], console: Console) -> bool:
-    """Print the table and the checks; returns whether all is well."""
+def show(evidence: Evidence, figures: Mapping[str, object], console: Console) -> list[str]:
+    """Print the table and the checks; returns the findings that were printed, none when all is well."""
     console.print(_table(evidence, figures))
-    verdicts = [_judge(evidence, check, console) for check in CHECKS]
-    return all(verdicts)
+    return [finding for check in CHECKS for finding in _judge(evidence, check, console)]
 
 
 def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
@@ -35,6 +35,7 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
         "POSTs after a 2xx": ", ".join([str(copies.total()), *(f"{name}: {n}" for name, n in copies.items())]),
         "POSTs of one delivery at a time": f"{len(evidence.overlapping())} overlapped",
         "longest overdue, a breaker's holds aside": f"{evidence.longest_overdue:.1f} s",
+        "a healthy merchant's event took": ", then ".join(map(_median, evidence.healthy_ways())),
         "highest broker depth": f"{evidence.deepest}, at most {evidence.most_copies} of one turn",
         "in mid-POST with a message": f"{sum(evidence.unacknowledged)} of {len(evidence.unacknowledged)}",
         **figures,
@@ -44,7 +45,11 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
     return table
 
 
-def _judge(evidence: Evidence, check: Check, console: Console) -> bool:
+def _median(ways: Sequence[float]) -> str:
+    return f"{median(ways):.3f} s (median of {len(ways)})" if ways else "unknown"
+
+
+def _judge(evidence: Evidence, check: Check, console: Console) -> list[str]:
     wrong = list(check(evidence))
     name = (check.__doc__ or "").strip()
     console.print(f"[{'green' if not wrong else 'red'}]{'ok  ' if not wrong else 'FAIL'}[/] {name}", soft_wrap=True)
@@ -52,4 +57,4 @@ def _judge(evidence: Evidence, check: Check, console: Console) -> bool:
         console.print(f"       {finding}", soft_wrap=True, markup=False)
     if len(wrong) > _SHOWN:
         console.print(f"       … and {len(wrong) - _SHOWN} more")
-    return not wrong
+    return wrong[:_SHOWN]

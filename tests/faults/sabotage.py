@@ -7,6 +7,8 @@ in that process and then runs Celery.
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,14 +16,17 @@ from typing import Any
 from celery.bin.celery import main
 from sqlalchemy import func, select, update
 
-from webhooks import app
+from webhooks import app, channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
+from webhooks.ledger import database
 from webhooks.ledger.backlog import Backlog, Due
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.tables import deliveries
-from webhooks.model import Message, State
+from webhooks.model import Message, Outcome, State
+from webhooks.policy.answers import meaning
 from webhooks.sweep import Sweep
+from webhooks.wire.sender import Sender
 
 
 def the_lost_are_ignored() -> None:
@@ -121,6 +126,44 @@ def success_is_assumed() -> None:
     Ledger.claim = assume  # type: ignore[method-assign]
 
 
+def others_wait_behind() -> None:
+    """Everybody waits while an endpoint that was down several times is tried once more."""
+    post, alone, pause = Sender.post, threading.Lock(), threading.Event()
+    failures: Counter[str] = Counter()
+
+    def post_alone(self: Sender, url: str, headers: Any, body: bytes) -> Any:
+        with alone:
+            if failures[url] > 3:
+                pause.wait(0.3)
+        result = post(self, url, headers, body)
+        failures[url] = failures[url] + 1 if meaning(result) is Outcome.UNAVAILABLE else 0
+        return result
+
+    Sender.post = post_alone  # type: ignore[method-assign]
+
+
+def places_are_kept() -> None:
+    """A message that the broker can't be told about stays in its worker's window."""
+    channel.use = lambda: None
+
+
+def sessions_are_kept() -> None:
+    """A session that refuses writes stays in the pool."""
+    database.condemns = lambda code: code is None  # type: ignore[attr-defined]
+    database._was_refused = lambda error: error is None
+
+
+def faults_are_waited_out() -> None:
+    """What the ledger refuses for good is tried again for ever, as if it were away."""
+    named = database.named
+
+    def named_as_outage(error: Any) -> LedgerUnavailable:
+        fault = named(error)
+        return fault if isinstance(fault, LedgerUnavailable) else LedgerUnavailable(str(fault))
+
+    database.named = named_as_outage
+
+
 SABOTAGES: dict[str, Callable[[], None]] = {
     act.__name__.replace("_", "-"): act
     for act in (
@@ -133,6 +176,10 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         the_dead_are_believed,
         refusals_are_swallowed,
         success_is_assumed,
+        others_wait_behind,
+        places_are_kept,
+        sessions_are_kept,
+        faults_are_waited_out,
     )
 }
 

@@ -17,9 +17,10 @@ from cryptography.fernet import Fernet
 from redis import Redis
 
 from tests.faults.cast import SECRET, Cast
-from tests.faults.proxy import Proxy
+from tests.faults.commands import CommandProxy
 from tests.forks import Fork
 from tests.merchant import TestCA
+from tests.pgbouncer import PgBouncer
 from webhooks import parts
 from webhooks.embedded import Servers
 from webhooks.errors import NotPossible
@@ -62,8 +63,10 @@ DELIVERERS = ("worker-1", "worker-2")
 class Theatre:
     """Everything the drill plays on; leaving the `with` block ends what was started."""
 
-    def __init__(self, seed: int, sabotage: str | None) -> None:
+    def __init__(self, seed: int, sabotage: str | None, *, pooled: bool = False) -> None:
         self._stack = contextlib.ExitStack()
+        self._pooled = pooled
+        self.pooler: PgBouncer | None = None
         self._sabotage = sabotage
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="webhooks-drill-")))
         self.servers = Servers()
@@ -89,7 +92,9 @@ class Theatre:
 
     def _set_the_stage(self) -> None:
         self._stack.enter_context(self.servers)
-        self.proxy = self._stack.enter_context(Proxy(self.servers.redis.port))
+        if self._pooled:
+            self.pooler = self._stack.enter_context(PgBouncer(self.servers.postgres.url()))
+        self.proxy = self._stack.enter_context(CommandProxy(self.servers.redis.port))
         self.redis = self._stack.enter_context(Redis.from_url(self.servers.redis.url, socket_timeout=5))
         self._environ()
         schema.upgrade(parts.database())
@@ -110,16 +115,18 @@ class Theatre:
             del os.environ[name]
         os.environ |= {f"WEBHOOKS_{name}": value for name, value in SETTINGS.items()}
         os.environ |= {
-            "WEBHOOKS_DATABASE_URL": self.servers.postgres.url(),
+            "WEBHOOKS_DATABASE_URL": (self.pooler or self.servers.postgres).url(),
             "WEBHOOKS_BROKER_URL": self.proxy.url,
             "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
             "WEBHOOKS_CA_BUNDLE": str(self.folder / "test-ca.pem"),
             "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
+            "WEBHOOKS_CELERY_CONFIG": "tests.faults.window",
         }
 
     def administer(self, *statements: str) -> None:
-        """Run statements as the database's administrator, on a connection of their own."""
-        connection = psycopg2.connect(self.servers.postgres.url(), application_name="drill")
+        """Run statements as the database's administrator, on a connection of their own that may always write."""
+        always = "-c default_transaction_read_only=off -c synchronous_commit=local"
+        connection = psycopg2.connect(self.servers.postgres.url(), application_name="drill", options=always)
         connection.autocommit = True
         with connection.cursor() as cursor:
             for statement in statements:

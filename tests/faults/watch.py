@@ -56,7 +56,7 @@ class Watch:
         self.most_copies = max([self.most_copies, *copies.values()])
 
     def _look_at_ledger(self) -> None:
-        connection = psycopg2.connect(self._theatre.servers.postgres.url())
+        connection = psycopg2.connect(self._theatre.servers.postgres.url(), application_name="drill")
         with contextlib.closing(connection), connection.cursor() as cursor:
             cursor.execute(_LONGEST_OVERDUE)
             (overdue,) = cursor.fetchone() or (0,)

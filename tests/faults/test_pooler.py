@@ -1,0 +1,66 @@
+"""The whole system behind a PgBouncer in transaction mode, which gives every transaction whatever session is free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from signal import Signals
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests import pgbouncer
+from tests.merchant import Request
+from tests.pgbouncer import PgBouncer
+from tests.system import System
+from webhooks import deliver, parts
+from webhooks.model import State
+
+PAID = {"type": "payment.status_changed", "status": "paid"}
+
+pytestmark = pytest.mark.skipif(not pgbouncer.is_installed(), reason=pgbouncer.MISSING)
+
+
+@pytest.fixture
+def pooled(system: System, database_url: str) -> Iterator[System]:
+    """The system with a pooler before its ledger, which has fewer sessions than the system has threads."""
+    with PgBouncer(database_url, pool_size=3) as pooler:
+        system.set(database_url=pooler.url(urlsplit(database_url).path.lstrip("/")))
+        yield system
+
+
+def test_a_load_with_retries_a_purge_and_a_release(pooled: System) -> None:
+    """2,000 with retries, a purge amid them: each arrives once. 200 held meanwhile: let go, they arrive within 3 s."""
+    pooled.set(fast_waits=",".join(["0.3"] * 9), recover_after=1)
+    merchant, paused = pooled.merchant("acme"), pooled.merchant("paused")
+    merchant.answer_with(_not_at_once)
+    parts.merchants().pause("paused", paused=True)
+    worker = pooled.start("-c", "10")
+    _accept("paused", range(200))
+    _accept("acme", range(1000))
+    worker.send(Signals.SIGSTOP)
+    _accept("acme", range(1000, 1100))
+    assert "messages" in pooled.run("celery", "-A", "webhooks", "purge", "-f").stdout
+    worker.send(Signals.SIGCONT)
+    _accept("acme", range(1100, 2000))
+    pooled.wait_for_count(State.DELIVERED, 2000, timeout=60)
+    assert pooled.counted() == {State.DELIVERED: 2000, State.HELD: 200}
+    parts.merchants().pause("paused", paused=False)
+    pooled.wait_for_count(State.DELIVERED, 2200, timeout=3)
+    assert Counter(request.webhook_id for request in paused.requests) == {f"paused-{n}": 1 for n in range(200)}
+    expected = {f"acme-{number}": 2 if _is_hard(number) else 1 for number in range(2000)}
+    assert Counter(request.webhook_id for request in merchant.requests) == expected
+
+
+def _accept(merchant_id: str, numbers: range) -> None:
+    for number in numbers:
+        deliver.delay({**PAID, "merchant_id": merchant_id, "id": f"{merchant_id}-{number}"})
+
+
+def _is_hard(number: int) -> bool:
+    return number % 5 == 0
+
+
+def _not_at_once(request: Request) -> int:
+    number = int(str(request.webhook_id).partition("-")[2])
+    return 503 if _is_hard(number) and request.header("X-Webhook-Attempt") == "1" else 200
