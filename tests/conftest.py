@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg2
 import pytest
 from cryptography.fernet import Fernet
 from redis import Redis
 
+from tests.databases import Databases
 from tests.merchant import TestCA
 from tests.system import System
 from webhooks import parts
 from webhooks.embedded import Servers
-from webhooks.ledger import schema
-from webhooks.ledger.database import Database
 from webhooks.once import once
-
-_TEMPLATE = "webhooks_template"
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    """A Redis and a PostgreSQL that no other pytest process uses; PostgreSQL has a migrated template."""
+    """A Redis and a PostgreSQL that no other pytest process uses."""
     with Servers() as running:
-        _administer(running, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", f"CREATE DATABASE {_TEMPLATE}")
-        database = Database(running.postgres.url(_TEMPLATE))
-        schema.upgrade(database)
-        database.dispose()
         yield running
 
 
-def _administer(servers: Servers, *statements: str) -> None:
-    connection = psycopg2.connect(servers.postgres.url())
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-    connection.close()
+@pytest.fixture(scope="session")
+def databases(servers: Servers) -> Databases:
+    """The databases of this process's PostgreSQL."""
+    return Databases(servers.postgres)
 
 
 @pytest.fixture
@@ -53,12 +40,10 @@ def redis_url(servers: Servers) -> str:
 
 
 @pytest.fixture
-def database_url(servers: Servers) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """A migrated, empty PostgreSQL database."""
-    name = f"test_{next(_numbers)}"
-    _administer(servers, f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
-    yield servers.postgres.url(name)
-    _administer(servers, f"DROP DATABASE {name} WITH (FORCE)")
+    with databases.one() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
