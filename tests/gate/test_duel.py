@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.gate.clock import Clock, scripts_under_test
 from tests.gate.duel import RULES, Duel, seconds
-from webhooks.gate.gate import Gate
+from tests.gate.watched import Watched
 from webhooks.gate.values import Admitted
 from webhooks.policy.breaker import Effect
 
@@ -24,15 +23,14 @@ _RECENT = st.integers(1, 5)
 
 
 class _Machine(RuleBasedStateMachine):
-    """Random deliveries, answers and time steps; the test sets the clock and the gate of all runs."""
+    """Random deliveries, answers and time steps; the test sets the gate of all runs."""
 
-    clock: ClassVar[Clock]
-    gate: ClassVar[Gate]
+    gate: ClassVar[Watched]
     agreed: ClassVar = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.duel = Duel(self.clock, self.gate)
+        self.duel = Duel(self.gate)
 
     def teardown(self) -> None:
         _Machine.agreed += self.duel.steps
@@ -80,9 +78,9 @@ class _Machine(RuleBasedStateMachine):
             self.duel.reset()
 
 
-def test_model_and_lua_agree_on_every_step(redis_url: str, clock: Clock) -> None:
+def test_model_and_lua_agree_on_every_step(redis_url: str) -> None:
     """Hypothesis looks for calls after which they differ, and finds none in 20,000 steps."""
-    _Machine.clock, _Machine.gate, _Machine.agreed = clock, Gate(redis_url, RULES, scripts_under_test()), 0
+    _Machine.gate, _Machine.agreed = Watched(redis_url, RULES), 0
 
     while _Machine.agreed < _AGREED_STEPS:
         run_state_machine_as_test(_Machine, settings=_MANY)
