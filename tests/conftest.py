@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography.fernet import Fernet
 from redis import Redis
 
 from tests.databases import Databases
 from tests.merchant import TestCA
-from tests.system import System
+from tests.system import System, settings_of
 from webhooks import parts
 from webhooks.embedded import Servers
 from webhooks.once import once
@@ -57,13 +56,7 @@ def system(
     servers: Servers, redis_url: str, database_url: str, ca: TestCA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[System]:
     """The whole system on empty servers; nothing runs until the test starts it."""
-    settings = {
-        "WEBHOOKS_DATABASE_URL": database_url,
-        "WEBHOOKS_BROKER_URL": redis_url,
-        "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
-        "WEBHOOKS_CA_BUNDLE": str(ca.pem),
-        "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
-    }
+    settings = settings_of(database_url, redis_url, ca)
     with System(servers, ca, tmp_path, settings, monkeypatch) as running:
         yield running
     _forget()
