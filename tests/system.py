@@ -129,6 +129,17 @@ class System:
         finally:
             self._administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
+    @contextlib.contextmanager
+    def taking_no_writes(self) -> Iterator[None]:
+        """Have every session of the ledger be read-only, as after a failover; those opened meanwhile stay so."""
+        name = urlsplit(self._settings["WEBHOOKS_DATABASE_URL"]).path.lstrip("/")
+        self._administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        self._administer(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        try:
+            yield
+        finally:
+            self._administer(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+
     def _administer(self, statement: str) -> None:
         database = Database(self.servers.postgres.url(), connections=1)
         database.rows(text(statement))

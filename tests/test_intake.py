@@ -102,6 +102,15 @@ def test_values_are_written_without_loss(value: object, written: str) -> None:
         ({**BASE, "type": "x" * 201}, "type"),
         ({**BASE, "merchant_id": None}, "merchant_id"),
         ({**BASE, "merchant_id": "a\0b"}, "merchant_id"),
+        ({**BASE, "merchant_id": "acme "}, "merchant_id: begins or ends with white space"),
+        ({**BASE, "merchant_id": "\tacme"}, "merchant_id: begins or ends with white space"),
+        ({**BASE, "merchant_id": "acme\u2003"}, "merchant_id: begins or ends with white space"),
+        ({**BASE, "type": "payment.status_changed\n"}, "type: begins or ends with white space"),
+        ({**BASE, "merchant_id": "cafe\u0301"}, "merchant_id: is not in Unicode's composed form"),
+        ({**BASE, "type": "cafe\u0301"}, "type: is not in Unicode's composed form"),
+        ({**BASE, "merchant_id": "ac\u200bme"}, "merchant_id: must be at most 200 printable"),
+        ({**BASE, "merchant_id": "ac\u3164me"}, "merchant_id: must be at most 200 printable"),
+        ({**BASE, "merchant_id": "acme\ufe0f"}, "merchant_id: must be at most 200 printable"),
         ({**BASE, "id": None}, "id"),
         ({**BASE, "id": ""}, "id"),
         ({**BASE, "id": 7}, "id"),
@@ -133,6 +142,12 @@ def test_refused_with_the_field_named(event: object, named: str) -> None:
     text = str(refusal.value)
     assert text.startswith((named, f"the {named}"))
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", ["café", "ООО «Ромашка»", "カフェ", "acme shop", "🧾", "한글"])
+def test_names_in_any_alphabet_are_accepted(name: str) -> None:
+    """What is refused is what looks like another name, not what looks foreign."""
+    assert read({**BASE, "merchant_id": name}).merchant_id == name
 
 
 def test_size_is_limited_in_bytes() -> None:

@@ -4,6 +4,7 @@ Producers need two names: `deliver.delay(event)` returns once the event is in th
 `record(connection, event)` accepts one inside the caller's own database transaction.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from webhooks.ledger import recording
 from webhooks.tasks import deliver
 
 __all__ = ["app", "deliver", "record"]
+
+logging.getLogger("webhooks").addHandler(logging.NullHandler())  # where nothing is set up, nothing is said on stderr
 
 
 def record(connection: Any, event: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """THE STORY: one attempt of one delivery, top to bottom.
 
-Admit; load; send; decide; write it down; tell the gate; reschedule. Everything else in this package serves these steps.
+Admit; load; send; decide; tell the gate; write it down; reschedule. Everything else in this package serves these steps.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
-from webhooks.errors import LedgerUnavailable
+from webhooks.errors import LedgerBusy, LedgerUnavailable
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import Admitted, Busy, Held
+from webhooks.gate.values import Admitted, Busy, Held, Report
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
 from webhooks.policy.answers import meaning
@@ -52,12 +52,15 @@ class Courier:
     publisher: Publisher
     release: Release
     may_count_down: Callable[[timedelta], bool]
+    slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
+    stopping: threading.Event  # set when this process is told to stop
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
 
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
+        admitted_by = time.monotonic() + self.slowest_claim.total_seconds()
         admission = self.gate.admit(message.merchant_id, message.id, message.slot)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
@@ -65,15 +68,17 @@ class Courier:
         delivery = self._load(message, admission)
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
+        self._in_time(delivery, admission, admitted_by)
         clock = _LedgerClock(delivery.started_at, asked_at)
         result = self._send(delivery, admission)
         duration, ended_at = clock.since_start(), clock.latest()
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
+        report = self._tell_gate(message.merchant_id, admission, attempt.outcome)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         telemetry.attempted(delivery, attempt, decision)
-        self._tell_gate(message.merchant_id, admission, attempt.outcome)
+        self.release.next_of(message.merchant_id, report.slots)
         if retry and ours:
             self._reschedule(delivery, retry, delivery.started_at + clock.since_start())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
@@ -96,6 +101,16 @@ class Courier:
             self.gate.report(message.merchant_id, admission, Effect.NOTHING)
             raise
 
+    def _in_time(self, delivery: Delivery, admission: Admitted, admitted_by: float) -> None:
+        """Hand back what was claimed so slowly that the gate may admit another probe while this one is out (I5)."""
+        if time.monotonic() > admitted_by:
+            self._hand_back(delivery, admission, timedelta())
+            raise LedgerBusy("the ledger is busy: the claim took too long, and was handed back")
+
+    def _hand_back(self, delivery: Delivery, admission: Admitted, wait: timedelta) -> None:
+        self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
+        self.ledger.hand_back(delivery.id, delivery.turn, wait)
+
     def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
         self.gate.report(message.merchant_id, admission, Effect.NOTHING)
         match why:
@@ -111,31 +126,34 @@ class Courier:
         try:
             return self.sender.post(delivery.url, signed_headers(delivery), delivery.body)
         except Exception:
-            self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
-            self.ledger.hand_back(delivery.id, delivery.turn, _AFTER_OUR_FAULT)
+            self._hand_back(delivery, admission, _AFTER_OUR_FAULT)
             raise
 
     def _write_down(
         self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
     ) -> bool:
-        """Record the attempt, however long the ledger is away: what was answered must not be sent again for nothing."""
+        """Record the attempt, however long the ledger is away: what was answered must not be sent again for nothing.
+
+        Raises LedgerUnavailable when the process is told to stop meanwhile, and LedgerFault for what waiting does not
+        mend: either way the sweep takes the delivery back, as of an attempt whose outcome nobody knows.
+        """
         wait = 0.1
         while True:
             try:
                 return self.ledger.finish(delivery, attempt, decision, spent, queued=queued)
-            except LedgerUnavailable as error:
-                log.warning(
-                    "delivery %s: its attempt %d is not written down yet: %s", delivery.id, attempt.number, error
-                )
-                threading.Event().wait(wait)
+            except LedgerUnavailable:
+                if self.stopping.wait(wait):
+                    raise
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
-    def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> None:
-        """Move the breaker; where the merchant has held deliveries, the gate may let the next ones go."""
+    def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> Report:
+        """Move the breaker, while the lease lasts: before the ledger, which may be away for longer.
+
+        Where the merchant has held deliveries, the report says how many may go next.
+        """
         report = self.gate.report(merchant_id, admission, effect_of(outcome))
         telemetry.breaker(merchant_id, report)
-        if report.slots:
-            self.release.next_of(merchant_id, report.slots)
+        return report
 
     def _near(self, decision: Decision, now: datetime) -> RetryAt | None:
         """Return a retry that counts down in the broker; one that is far waits in the ledger, for the sweep."""

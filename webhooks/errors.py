@@ -59,15 +59,24 @@ class LedgerFault(WebhooksError):
 
 
 class Unavailable(WebhooksError):
-    """A fault of ours; it spends no merchant's budget and opens no breaker (I10)."""
+    """A fault of ours; it spends no merchant's budget and opens no breaker (I10).
+
+    `told_once`: whoever found it tells of its begin and its end, so that those whom it hits need not.
+    """
+
+    told_once = False
 
 
 class LedgerUnavailable(Unavailable):
     """PostgreSQL cannot be reached or used."""
 
+    told_once = True
+
 
 class LedgerBusy(LedgerUnavailable):
     """PostgreSQL is there, but a statement got no lock or connection, or took too long."""
+
+    told_once = False
 
 
 class AnswerLost(LedgerUnavailable):
@@ -76,6 +85,8 @@ class AnswerLost(LedgerUnavailable):
 
 class LedgerOutdated(LedgerUnavailable):
     """The ledger has no tables yet, or older ones than this release needs."""
+
+    told_once = False
 
 
 class BrokerUnavailable(Unavailable):

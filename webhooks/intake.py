@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ IDENTITY = frozenset({"id", "merchant_id", "type"})
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _MAX_NAME = 200  # characters of a type or merchant id: they are index keys in PostgreSQL
+# What Python counts as printable although nobody sees it: fillers, blanks, variation selectors.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _MAX_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
@@ -49,16 +54,16 @@ class Event:
 def read(event: object) -> Event:
     """Check an event and serialise it.
 
-    `event` is a mapping with `type` and `merchant_id` (non-empty strings of up to 200 printable characters) and,
-    optionally, `id` (up to 128 characters of `A-Z a-z 0-9 . _ : -`; made when missing). The rest is the merchant's
-    business. Decimals and dates become strings. Raises InvalidEvent with one line that names the field.
+    `event` is a mapping with `type` and `merchant_id` (see `checked_name`) and, optionally, `id` (up to 128 characters
+    of `A-Z a-z 0-9 . _ : -`; made when missing). The rest is the merchant's business. Decimals and dates become
+    strings. Raises InvalidEvent with one line that names the field.
     """
     if not isinstance(event, Mapping):
         raise InvalidEvent(f"the event is a {type(event).__name__}; it must be a JSON object (a dict)")
     fields = {**event} if "id" in event else {**event, "id": str(uuid.uuid4())}
     event_id = _checked_id(fields["id"])
-    merchant_id = _checked_name(fields, "merchant_id")
-    event_type = _checked_name(fields, "type")
+    merchant_id = checked_name("merchant_id", fields.get("merchant_id"))
+    event_type = checked_name("type", fields.get("type"))
     body = _serialise(fields)
     return Event(
         id=event_id,
@@ -81,12 +86,20 @@ def _checked_id(value: object) -> str:
     return _plain(value)
 
 
-def _checked_name(fields: Mapping[Any, Any], name: str) -> str:
-    value = fields.get(name)
+def checked_name(field: str, value: object) -> str:
+    """Return a type or merchant id that may be one. Raises InvalidEvent.
+
+    Two that look the same are the same: no white space around it, nothing invisible, and one form of each character.
+    The body carries the name as it came, so that it is refused rather than set right.
+    """
     if not isinstance(value, str) or not value.strip():
-        raise InvalidEvent(f"{name}: must be a non-empty string")
-    if len(value) > _MAX_NAME or not value.isprintable():
-        raise InvalidEvent(f"{name}: must be at most {_MAX_NAME} printable characters")
+        raise InvalidEvent(f"{field}: must be a non-empty string")
+    if value != value.strip():
+        raise InvalidEvent(f"{field}: begins or ends with white space; leave that out")
+    if len(value) > _MAX_NAME or not value.isprintable() or _UNSEEN.search(value):
+        raise InvalidEvent(f"{field}: must be at most {_MAX_NAME} printable characters")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InvalidEvent(f"{field}: is not in Unicode's composed form; write it as unicodedata.normalize('NFC', …)")
     return _plain(value)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
+from webhooks.ledger import acts
+from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.database import Database
@@ -33,6 +37,7 @@ def ledger() -> Ledger:
         max_age=settings.max_age,
         lease=settings.lease,
         recover_after=settings.recover_after,
+        patience=settings.ledger_timeout,
     )
 
 
@@ -78,6 +83,11 @@ def pruning() -> Pruning:
     """Return what forgets long finished deliveries."""
     settings = get_settings()
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
+
+
+def act(unsure: str, look: str) -> AbstractContextManager[Act]:
+    """Begin an operator's act: what it changes and its line in the audit count together; see `webhooks.ledger.acts`."""
+    return acts.act(database(), unsure, look)
 
 
 @once

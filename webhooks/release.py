@@ -27,6 +27,8 @@ class Release:
 
         Fewer than there are slots: none is held any more, and the gate is told so.
         """
+        if not slots:
+            return 0
         try:
             released = self._backlog.release(merchant_id, len(slots))
         except LedgerUnavailable as error:

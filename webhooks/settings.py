@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None  # the gate's; by default the broker's
     secrets_key: SecretStr  # Fernet keys, newest first, separated by commas
 
+    ledger_timeout: Duration = timedelta(seconds=5)  # how long a producer waits for the ledger to accept an event
+
     # sending
     deadline: Duration = timedelta(seconds=10)
     allow_http: bool = False
@@ -111,7 +113,9 @@ class Settings(BaseSettings):
     def _is_postgresql(cls, value: SecretStr) -> SecretStr:
         if not re.match(r"postgresql(\+psycopg2)?://", value.get_secret_value()):
             raise ValueError("it is not a PostgreSQL URL such as postgresql://user:password@host/name")
-        return _well_formed(value)
+        for url in _of_each_host(value.get_secret_value()):
+            _well_formed(SecretStr(url))
+        return value
 
     @field_validator("broker_url", "redis_url")
     @classmethod
@@ -177,6 +181,13 @@ def _well_formed(url: SecretStr) -> SecretStr:
     if not _is_clear(url.get_secret_value()):
         raise ValueError("its host or port cannot be told; in a password, @ / : # ? and % must be percent-encoded")
     return url
+
+
+def _of_each_host(url: str) -> list[str]:
+    """Return a PostgreSQL URL of several hosts (`h1:5432,h2:5432`) as one URL for each."""
+    before, at, after = url.partition("://")[2].rpartition("@")
+    hosts, slash, rest = after.partition("/")
+    return [f"postgresql://{before}{at}{host}{slash}{rest}" for host in hosts.split(",")]
 
 
 def _is_clear(url: str) -> bool:

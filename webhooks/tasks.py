@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, assert_never
@@ -10,15 +11,24 @@ from typing import Any, NoReturn, assert_never
 from celery import Task
 from celery.exceptions import Ignore, Reject, Retry
 from celery.result import AsyncResult
+from celery.signals import worker_shutting_down
 from celery.worker import state as worker_state
 
 from webhooks import broker, intake, parts
 from webhooks.app import app
 from webhooks.delivery import Courier, SetAside
-from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerUnavailable, NotPossible, Refused, Unavailable
+from webhooks.errors import (
+    BrokerUnavailable,
+    InvalidEvent,
+    LedgerFault,
+    LedgerUnavailable,
+    NotPossible,
+    Refused,
+    Unavailable,
+)
 from webhooks.model import Message
 from webhooks.once import once
-from webhooks.policy.decisions import Delivered, Failed, RetryAt
+from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings
@@ -28,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _PRUNING_BATCHES = 100  # at most 40,000 deliveries a minute, so that the sweep is never kept waiting for long
 _BY_NAME_WAIT = timedelta(seconds=5)
+_stopping = threading.Event()
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
@@ -97,13 +108,7 @@ def deliver(task: Deliver, event: dict[str, Any]) -> None:
     headers = task.request.headers or {}
     if "turn" not in headers:
         _accept_by_name(task, event)
-    try:
-        result = courier().attempt(_message(event, headers))
-    except Unavailable as error:
-        # The row is still due, and the sweep will see to it: no budget is spent, and no message is needed.
-        log.warning("delivery %s: %s", event["id"], error)
-        raise _waiting(str(error)) from None
-    match result:
+    match _attempt(_message(event, headers)):
         case Delivered():
             return
         case RetryAt(due_at=due_at, ladder=ladder):
@@ -116,6 +121,19 @@ def deliver(task: Deliver, event: dict[str, Any]) -> None:
             raise _waiting(f"held for {held_for}")
         case never:
             assert_never(never)
+
+
+def _attempt(message: Message) -> Decision | SetAside:
+    """Make one attempt; a fault of ours ends it, and the sweep sees to the row, which is still due."""
+    try:
+        return courier().attempt(message)
+    except Unavailable as error:
+        if not error.told_once:
+            log.warning("delivery %s: %s", message.id, error)
+        raise _waiting(str(error)) from None
+    except LedgerFault as error:
+        log.error("delivery %s: %s", message.id, error)  # noqa: TRY400 - one line; the trace says no more
+        raise _waiting(str(error)) from None
 
 
 def _waiting(what: str) -> Retry:
@@ -168,7 +186,10 @@ def sweep() -> None:
     try:
         sweeper().tick()
     except Unavailable as error:
-        log.warning("sweep: %s; the next tick tries again", error)
+        if not error.told_once:
+            log.warning("sweep: %s; the next tick tries again", error)
+    except LedgerFault as error:
+        log.error("sweep: %s; the next tick tries again", error)  # noqa: TRY400 - one line; the trace says no more
 
 
 @app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
@@ -178,8 +199,14 @@ def prune() -> None:
         for _ in range(_PRUNING_BATCHES):
             if not parts.pruning().prune():
                 return
-    except Unavailable as error:
+    except (Unavailable, LedgerFault) as error:
         log.warning("prune: %s; it is tried again in a minute", error)
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop(**_: Any) -> None:
+    """Let nobody wait for the ledger any longer than this process has."""
+    _stopping.set()
 
 
 @once
@@ -199,6 +226,8 @@ def courier() -> Courier:
         ladders=get_settings().ladders,
         publisher=publisher(),
         release=_release(),
+        slowest_claim=get_settings().lease_margin,
+        stopping=_stopping,
         may_count_down=lambda wait: (
             wait <= horizon and len(worker_state.scheduled_requests) < _COUNTDOWNS and publisher().may_try()
         ),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
 from typing import NoReturn
 
 import pytest
+from celery.exceptions import Retry
 
 from tests import courier
 from tests.integration.test_breaker import hold_rows
@@ -14,7 +18,7 @@ from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
 from webhooks import deliver, parts, tasks
 from webhooks.delivery import SetAside
-from webhooks.errors import LedgerUnavailable
+from webhooks.errors import LedgerBusy, LedgerUnavailable
 from webhooks.gate.values import Probe, Release
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
@@ -77,7 +81,7 @@ def test_postgres_away_right_after_the_answer(system: System) -> None:
     merchant.answers(200)
     away_since = time.monotonic()
     try:
-        wait_until(lambda: "is not written down yet" in worker.last_lines(50), "the worker knows")
+        wait_until(lambda: "ledger.away" in worker.last_lines(50), "the worker knows")
         wait_until(lambda: time.monotonic() - away_since > 4, "the lease has run out")
     finally:
         postgres.restart()
@@ -134,13 +138,71 @@ def test_a_result_that_came_too_late_decides_nothing(system: System, monkeypatch
     assert courier.attempt(message) == SetAside(None)
 
 
-def test_timeouts_are_set(system: System) -> None:
-    """A statement, a lock and a forgotten transaction have an end, set with the session."""
-    shown = {
-        name: system.sql(f"SHOW {name}")[0][0]
-        for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-    }
-    assert shown == {"statement_timeout": "15s", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "1min"}
+def test_after_a_failover_everything_goes_on_by_itself(system: System) -> None:
+    """Sessions that take no writes are left behind: producer, worker and sweep go on within 5 s, without a person."""
+    merchant = system.merchant("acme")
+    merchant.answers(Reply(200, after=1), 200)
+    late = system.merchant("late", registered=False)
+    worker = system.start()
+    deliver.delay({**EVENT, "id": "evt-0"})
+    deliver.delay({**EVENT, "id": "held", "merchant_id": "late"})
+    merchant.wait_for(1)
+    system.wait_for_state(State.HELD, "held")
+    with system.taking_no_writes():
+        wait_until(lambda: worker.log.read_text().count("ledger.away"), "the worker has met it")
+        with pytest.raises(LedgerUnavailable):
+            deliver.delay({**EVENT, "id": "evt-1"})
+        # The sessions that come from here on were opened read-only, and nobody ends them.
+    deliver.delay({**EVENT, "id": "evt-2"})
+    system.wait_for_state(State.DELIVERED, "evt-0", "evt-2", timeout=5)
+    system.register("late", late)
+    system.wait_for_state(State.DELIVERED, "held", timeout=5)
+    assert worker.log.read_text().count("ledger.away") == 1
+
+
+def test_a_row_that_is_gone_takes_no_thread_along(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """What can never be written down ends its attempt, with one line that names the delivery."""
+    merchant = system.merchant("acme")
+
+    def delete_the_row(_request: Request) -> int:
+        system.sql("DELETE FROM deliveries")
+        return 200
+
+    merchant.answer_with(delete_the_row)
+    message = courier.accept({**EVENT, "id": "evt-1"})
+    with pytest.raises(Retry):
+        tasks._attempt(message)
+    assert [record.message.partition(": ")[0] for record in caplog.records] == ["delivery evt-1"]
+    assert caplog.records[0].levelname == "ERROR"
+
+
+def test_who_is_told_to_stop_waits_no_longer_for_the_ledger(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer stays unwritten, the sweep will take the delivery back, and the breaker has counted the outcome."""
+    system.merchant("acme").answers(503)
+    message = courier.accept({**EVENT, "id": "evt-1"})
+
+    def away(*_given: object, **_more: object) -> NoReturn:
+        stopping.set()
+        raise LedgerUnavailable("away")
+
+    stopping = threading.Event()
+    monkeypatch.setattr(Ledger, "finish", away)
+    with pytest.raises(LedgerUnavailable):
+        replace(tasks.courier(), stopping=stopping).attempt(message)
+    assert parts.gate().show("acme").failures == 1
+    assert system.delivery("evt-1")["sending_since"]
+
+
+def test_a_claim_that_took_too_long_is_handed_back(system: System) -> None:
+    """The gate's lease would end before the attempt, and another probe could start: nothing is sent or spent (I5)."""
+    merchant = system.merchant("acme")
+    message = courier.accept({**EVENT, "id": "evt-1"})
+    with pytest.raises(LedgerBusy):
+        replace(tasks.courier(), slowest_claim=timedelta()).attempt(message)
+    assert merchant.requests == []
+    row = system.delivery("evt-1")
+    assert (row["state"], row["attempts"], row["sending_since"]) == (State.PENDING, 0, None)
+    assert parts.gate().show("acme").in_flight == 0
 
 
 def _twenty_more(system: System) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -14,8 +15,7 @@ from tests.courier import accept
 from tests.system import System
 from webhooks import parts
 from webhooks.cli import deliveries
-from webhooks.errors import LedgerUnavailable
-from webhooks.ledger.replays import Replays
+from webhooks.ledger import audit
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
 CHOSEN = ("--merchant", "acme", "--why", "route fixed")
@@ -44,14 +44,14 @@ def end(system: System) -> None:
 
 def after_a_batch(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Have something happen whenever a batch was replayed, before its number is known."""
-    replay_some = Replays.replay_some
+    replay_batch = deliveries._replay_batch
 
-    def and_then(self: Replays, *given: object, **more: object) -> int:
-        number = replay_some(self, *given, **more)  # type: ignore[arg-type]
+    def and_then(*given: Any) -> int:
+        number = replay_batch(*given)
         happens()
         return number
 
-    monkeypatch.setattr(Replays, "replay_some", and_then)
+    monkeypatch.setattr(deliveries, "_replay_batch", and_then)
 
 
 def replay(*arguments: str) -> Result:
@@ -76,22 +76,19 @@ def test_the_ledgers_clock_says_what_had_finished(system: System) -> None:
     assert system.delivery("later")["state"] == "failed"
 
 
-def test_a_fault_in_the_middle_is_told_to_the_audit(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger goes away after one batch: the audit says how many deliveries that batch sent again."""
+def test_every_batch_names_its_deliveries_in_the_audit(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger refuses after one batch: the audit names what that one sent again, a few in a line, and no more."""
+    monkeypatch.setattr(audit, "_IDS_IN_A_LINE", 1)
     fail(system, "evt-1", "evt-2", "evt-3")
-    replay_some, calls = Replays.replay_some, iter([True, False])
-
-    def once(self: Replays, *given: object, **more: object) -> int:
-        if next(calls):
-            return replay_some(self, *given, **more)  # type: ignore[arg-type]
-        raise LedgerUnavailable("the ledger cannot be used: gone")
-
-    monkeypatch.setattr(Replays, "replay_some", once)
+    # By its own transaction: what the third changes is undone with its line.
+    system.sql("ALTER TABLE audit ADD CHECK (what NOT LIKE '%evt-3%') NOT VALID")
     result = replay()
-    assert result.exit_code == 1
-    assert "the ledger cannot be used: gone" in result.stderr
-    (line,) = done("audit")
-    assert (line["what"], line["why"], line["deliveries"]) == ("replay of merchant_id acme", "route fixed", 2)
+    assert (result.exit_code, result.stderr.splitlines()[-1].partition(" ")[0]) == (1, "webhooks:")
+    assert [(line["what"], line["why"], line["deliveries"]) for line in done("audit")] == [
+        ("replay of merchant_id acme: evt-2", "route fixed", 1),
+        ("replay of merchant_id acme: evt-1", "route fixed", 1),
+    ]
+    assert system.counted() == {"held": 2, "failed": 1}
 
 
 def test_ctrl_c_ends_a_replay_with_every_batch_counted(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +99,37 @@ def test_ctrl_c_ends_a_replay_with_every_batch_counted(system: System, monkeypat
     assert result.exit_code == 1
     assert "Aborted" in result.stderr
     (line,) = done("audit")
-    assert line["deliveries"] == 2
+    assert (line["what"], line["deliveries"]) == ("replay of merchant_id acme: evt-1, evt-2", 2)
     assert system.counted() == {"held": 2, "failed": 1}
+
+
+def test_what_an_operator_cancelled_is_left_out(system: System) -> None:
+    """A cancel is final for every choice but its own reason, and the command says how many that concerns."""
+    accept({**EVENT, "id": "disputed"})
+    assert run("delivery", "cancel", "disputed", "--why", "the customer disputes it").exit_code == 0
+    fail(system, "evt-1")
+    assert replay("--dry-run", "--again").stdout.endswith(
+        "1 that an operator cancelled are left out; see --reason cancelled\n"
+    )
+    told = done("delivery", "replay", *CHOSEN, "--again")
+    assert (told["by_merchant"], told["replayed"], told["cancelled_left_out"]) == ({"acme": 1}, 1, 1)
+    assert system.delivery("disputed")["reason"] == "cancelled"
+    assert done("delivery", "replay", *CHOSEN)["replayed"] == 0
+    assert done("delivery", "replay", *CHOSEN, "--reason", "cancelled")["replayed"] == 1
+    assert system.delivery("disputed")["state"] == "held"
+
+
+def test_what_the_merchant_has_already_is_counted(system: System) -> None:
+    """A 2xx that came too late to change a final state: the operator is told that it goes out a second time."""
+    fail(system, "evt-1", "evt-2")
+    system.sql(
+        "INSERT INTO attempts (delivery_id, number, started_at, outcome, status)"
+        " VALUES ('evt-1', 1, now(), 'delivered', 200), ('evt-1', 2, now(), 'rejected', 404),"
+        " ('evt-2', 1, now(), 'rejected', 404)"
+    )
+    told = "1 of them have an attempt that was answered 2xx: the merchant has those\n"
+    assert replay("--dry-run").stdout.endswith(told)
+    assert replay().stdout.endswith(told)
 
 
 @pytest.mark.parametrize("again", [(), ("--again",)], ids=["failed", "again"])

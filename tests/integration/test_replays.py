@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import text
 
-from tests.command import refused
+from tests.command import done, refused, run
 from tests.integration.test_breaker import pause
 from tests.merchant import Merchant
 from tests.system import System
@@ -103,6 +103,69 @@ def test_what_somebody_else_holds_is_named_so(system: System, again: tuple[str, 
         )
 
 
+def end(system: System, delivery_id: str, reason: Reason = Reason.REJECTED) -> None:
+    """Have a delivery be failed, without a worker."""
+    accept(delivery_id)
+    system.sql(
+        "UPDATE deliveries SET state = 'failed', reason = :reason, finished_at = now(), sweep_at = NULL WHERE id = :id",
+        id=delivery_id,
+        reason=reason,
+    )
+
+
+@pytest.mark.parametrize("again", [(), ("--again",)], ids=["failed", "again"])
+def test_a_cancelled_delivery_is_replayed_only_when_that_is_said(system: System, again: tuple[str, ...]) -> None:
+    """Its id alone is not enough, nor is --again: somebody cancelled it for a reason."""
+    end(system, "evt-1", Reason.CANCELLED)
+    assert refused("delivery", "replay", "evt-1", "--why", "x", *again) == (
+        "evt-1: an operator cancelled it; add --cancelled to send it all the same"
+    )
+    assert done("audit") == []
+    assert done("delivery", "replay", "evt-1", "--cancelled", "--why", "x", *again)[0]["refused"] is None
+    assert system.delivery("evt-1")["held_for"] == HeldFor.REPLAY
+
+
+def test_the_same_id_twice_counts_once(system: System) -> None:
+    """In the answer and in the audit, for a replay and a cancel alike."""
+    end(system, "evt-1")
+    assert run("delivery", "replay", "evt-1", "evt-1", "--why", "x").stdout == "evt-1: is being sent again\n"
+    assert run("delivery", "cancel", "evt-1", "evt-1", "--why", "x").stdout == "evt-1: cancelled\n"
+    assert [(line["what"], line["deliveries"]) for line in done("audit")] == [
+        ("cancel of evt-1", 1),
+        ("replay of evt-1", 1),
+    ]
+
+
+def test_a_dry_run_goes_with_ids(system: System) -> None:
+    """It says of each what would become of it, needs no reason, and changes nothing."""
+    end(system, "evt-1")
+    end(system, "evt-2", Reason.CANCELLED)
+    before = system.sql("SELECT * FROM deliveries ORDER BY id")
+    result = run("delivery", "replay", "evt-1", "evt-2", "evt-3", "evt-1", "--dry-run")
+    assert (result.exit_code, result.stdout) == (1, "evt-1: would be sent again\n")
+    assert result.stderr.splitlines() == [
+        "evt-2: an operator cancelled it; add --cancelled to send it all the same",
+        "evt-3: there is no such delivery",
+    ]
+    assert system.sql("SELECT * FROM deliveries ORDER BY id") == before
+    assert done("audit") == []
+
+
+def test_a_failed_delivery_that_the_merchant_has_is_told(system: System) -> None:
+    """Its 2xx came too late to change a final state: `show` and `replay` say so, before and when it is sent again."""
+    end(system, "evt-1")
+    system.sql(
+        "INSERT INTO attempts (delivery_id, number, started_at, outcome, status)"
+        " VALUES ('evt-1', 1, now(), 'delivered', 200), ('evt-1', 2, now(), 'rejected', 404)"
+    )
+    told = "its attempt 1 was answered 2xx: the merchant has it"
+    assert f"note: {told}\n" in run("delivery", "show", "evt-1").stdout
+    assert done("delivery", "show", "evt-1")["note"] == told
+    assert run("delivery", "replay", "evt-1", "--dry-run").stdout == f"evt-1: would be sent again; {told}\n"
+    assert run("delivery", "replay", "evt-1", "--why", "x").stdout == f"evt-1: is being sent again; {told}\n"
+    assert done("delivery", "show", "evt-1")["note"] is None
+
+
 def test_a_bulk_replay_takes_what_was_chosen_and_nothing_else(system: System) -> None:
     """By merchant and reason; `--dry-run` counts first, and changes nothing."""
     acme, other = system.merchant("acme"), system.merchant("other")
@@ -113,7 +176,7 @@ def test_a_bulk_replay_takes_what_was_chosen_and_nothing_else(system: System) ->
     system.wait_for_state(State.DELIVERED, "acme-good")
     chosen = ("--merchant", "acme", "--reason", "rejected")
     counted = json.loads(command(system, "replay", *chosen, "--dry-run", "--json").stdout)
-    assert counted == {"matching": 30, "by_merchant": {"acme": 30}, "replayed": 0}
+    assert (counted["matching"], counted["by_merchant"], counted["replayed"]) == (30, {"acme": 30}, 0)
     assert system.counted() == {State.FAILED: 31, State.DELIVERED: 1}
     done = command(system, "replay", *chosen, "--why", "route fixed")
     assert done.stdout == "30 deliveries are being sent again\n"
@@ -123,7 +186,9 @@ def test_a_bulk_replay_takes_what_was_chosen_and_nothing_else(system: System) ->
     assert posts["acme-good"] == 1
     assert len(other.requests) == 1
     (line,) = json.loads(system.run("webhooks", "audit", "--json").stdout)
-    assert (line["what"], line["deliveries"]) == ("replay of merchant_id acme, reason rejected", 30)
+    chosen_by, _, named = line["what"].partition(": ")
+    assert (chosen_by, line["deliveries"]) == ("replay of merchant_id acme, reason rejected", 30)
+    assert set(named.split(", ")) == {f"acme-{number}" for number in range(30)}
 
 
 def test_a_replay_respects_an_open_breaker(system: System) -> None:
@@ -148,6 +213,8 @@ def test_a_replay_respects_an_open_breaker(system: System) -> None:
         (["replay", "--merchant", "acme"], "say --why"),
         (["replay", "--merchant", "acme", "--reason", "bored", "--why", "x"], "'bored' is not one of fast_exhausted"),
         (["replay", "--since", "yesterday", "--why", "x"], "'yesterday' is not a moment"),
+        (["replay", "--merchant", "acme", "--cancelled", "--why", "x"], "--cancelled goes with ids"),
+        (["replay", "--merchant", "acme ", "--why", "x"], "merchant_id: begins or ends with white space"),
         (["cancel", "evt-1"], "--why"),
     ],
     ids=" ".join,

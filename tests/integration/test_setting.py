@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.command import done, refused, run
+from tests.courier import accept
 from tests.integration.test_breaker import pause
 from tests.system import SECRET, System
 from webhooks import parts
-from webhooks.errors import LedgerUnavailable
-from webhooks.ledger.audit import Audit
+from webhooks.model import HeldFor
 
 URL = "https://acme.example/hook"
 
@@ -27,6 +27,8 @@ URL = "https://acme.example/hook"
         (["typo", "--standard-headers"], "no merchant typo"),
         (["typo", "--no-url", "--no-standard-headers"], "no merchant typo"),
         (["", "--generate-secret"], "merchant_id: must be a non-empty string"),
+        (["acme ", "--url", URL, "--generate-secret"], "merchant_id: begins or ends with white space"),
+        (["cafe\u0301", "--generate-secret"], "merchant_id: is not in Unicode's composed form"),
         (["m" * 201, "--generate-secret"], "merchant_id: must be at most 200 printable characters"),
         (["ac\x1bme", "--generate-secret"], "merchant_id: must be at most 200 printable characters"),
     ],
@@ -60,30 +62,39 @@ def test_only_a_new_address_starts_the_breaker_afresh(url: str, state: str) -> N
     assert parts.gate().show("acme").state == state
 
 
-@pytest.fixture
-def _no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger goes away right before a line is added to the audit."""
-
-    def away(*_given: object, **_more: object) -> None:
-        raise LedgerUnavailable("the ledger cannot be used: gone")
-
-    monkeypatch.setattr(Audit, "note", away)
-
-
-@pytest.mark.usefixtures("system", "_no_audit")
-@pytest.mark.parametrize("command", [["set", "acme", "--generate-secret"], ["rotate-secret", "acme"]], ids=" ".join)
-def test_a_secret_that_was_stored_is_printed_whatever_follows(command: Sequence[str]) -> None:
-    """It counts from now on, and nobody could read it anywhere else."""
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["merchant", "show"],
+        ["merchant", "pause"],
+        ["merchant", "resume"],
+        ["merchant", "rotate-secret"],
+        ["breaker", "show"],
+        ["breaker", "reset"],
+        ["delivery", "list", "--merchant"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_only_looks_like_a_merchants_is_refused_everywhere(command: Sequence[str]) -> None:
+    """No command does something to, or tells something of, a twin that nobody can see."""
     parts.merchants().set("acme", url=URL, secret=SECRET)
-    result = run("merchant", *command)
-    assert (result.exit_code, result.stderr) == (1, "webhooks: the ledger cannot be used: gone\n")
-    assert [line for line in result.stdout.splitlines() if line.startswith("secret ")]
+    assert "merchant_id: begins or ends with white space" in refused(*command, " acme")
 
 
-@pytest.mark.usefixtures("system", "_no_audit")
-def test_a_new_address_starts_the_breaker_afresh_whatever_follows() -> None:
-    """Typed once more, it would be no new address."""
+@pytest.mark.usefixtures("system")
+def test_merchants_that_hold_deliveries_and_are_not_registered_are_named() -> None:
+    """A mistyped id is seen in the list, and its `show` says how many deliveries wait."""
     parts.merchants().set("acme", url=URL, secret=SECRET)
-    pause(parts.gate(), "acme")
-    assert run("merchant", "set", "acme", "--url", f"{URL}/new").exit_code == 1
-    assert parts.gate().show("acme").state == "working"
+    for _ in range(2):
+        message = accept({"type": "refund.completed", "merchant_id": "acmee"})
+        parts.ledger().hold(message, HeldFor.ADDRESS)
+    assert run("merchant", "list").stdout.endswith("not registered, though deliveries are held for them: acmee\n")
+    listed = done("merchant", "list")
+    assert [(item["id"], item["url"], item["registered"]) for item in listed] == [
+        ("acme", URL, True),
+        ("acmee", None, False),
+    ]
+    assert "no merchant acmee, and 2 of its deliveries are held; register it with" in refused(
+        "merchant", "show", "acmee"
+    )

@@ -97,7 +97,7 @@ def test_a_database_in_another_alphabet_is_refused(system: System) -> None:
     connection = psycopg2.connect(system.servers.postgres.url())
     connection.autocommit = True
     cursor = connection.cursor()
-    name = f"{parts.database().engine.url.database}_latin"
+    name = f"{system.sql('SELECT current_database()')[0][0]}_latin"
     cursor.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     latin = Database(system.servers.postgres.url(name))
     with pytest.raises(LedgerOutdated, match="LATIN1"):

@@ -16,7 +16,8 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
-from webhooks.model import Attempt, Delivery, Message, Outcome
+from webhooks.ledger.views import Views
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome
 from webhooks.policy.decisions import Budgets, Decision
 
 RECOVER_AFTER = timedelta(seconds=30)
@@ -32,6 +33,7 @@ class Books:
         self.backlog = Backlog(database, recover_after=RECOVER_AFTER)
         self.merchants = Merchants(database, cipher)
         self.replays = Replays(database, max_age=max_age)
+        self.views = Views(database)
         self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))
 
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
@@ -45,11 +47,24 @@ class Books:
         """Give a merchant an address."""
         self.merchants.set(merchant_id, url="https://acme.example/", secret="s")
 
+    def take_address(self, merchant_id: str = "acme") -> None:
+        """Take a merchant's address away."""
+        self.merchants.set(merchant_id, url=None, secret=None, no_url=True)
+
+    def take_secret(self, merchant_id: str = "acme") -> None:
+        """Take a merchant's secret away, as only a hand can that takes the table's own check away first."""
+        self.sql("ALTER TABLE merchants DROP CONSTRAINT address_has_a_secret")
+        self.sql("UPDATE merchants SET secret = NULL WHERE id = :id", id=merchant_id)
+
     def claim(self, message: Message) -> Delivery:
         """Claim a delivery that can be claimed."""
         delivery = self.ledger.claim(message)
         assert isinstance(delivery, Delivery), delivery
         return delivery
+
+    def hold(self, message: Message) -> bool:
+        """Put a delivery aside, as the gate would have it."""
+        return self.ledger.hold(message, HeldFor.BREAKER)
 
     def finish(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> bool:
         """Write down an attempt of a delivery."""

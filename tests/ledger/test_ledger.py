@@ -11,6 +11,8 @@ import pytest
 
 from tests.ledger.books import RECOVER_AFTER, Books
 from webhooks import intake
+from webhooks.errors import WebhooksError
+from webhooks.ledger.views import Holding
 from webhooks.model import Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
 
@@ -57,12 +59,13 @@ def test_one_of_many_workers_claims(books: Books) -> None:
     [
         (lambda _books: None, Unclaimed.NO_ADDRESS),
         (lambda books: books.register("another"), Unclaimed.NO_ADDRESS),
-        (lambda books: (books.register(), books.merchants.clear_url("acme")), Unclaimed.NO_ADDRESS),
+        (lambda books: (books.register(), books.take_address()), Unclaimed.NO_ADDRESS),
+        (lambda books: (books.register(), books.take_secret()), Unclaimed.NO_ADDRESS),
         (lambda books: (books.register(), books.merchants.pause("acme", paused=True)), Unclaimed.PAUSED),
         (lambda books: (books.register(), books.age(timedelta(days=30))), Unclaimed.STALE),
         (lambda books: (books.register(), books.replays.cancel(["evt-1"])), Unclaimed.STALE),
     ],
-    ids=["unknown", "somebody else", "address taken away", "paused", "30 days old", "cancelled"],
+    ids=["unknown", "somebody else", "address taken away", "no secret", "paused", "30 days old", "cancelled"],
 )
 def test_what_must_not_be_sent_is_not_claimed(books: Books, prepare: Callable[[Books], object], why: Unclaimed) -> None:
     """At sending time the merchant's address, its pause, the age and a cancellation are looked at."""
@@ -137,7 +140,7 @@ def lost_and_taken_over(books: Books) -> tuple[Delivery, Delivery]:
     books.age(LEASE)
     books.backlog.bury()
     (due,) = books.backlog.due(10, ahead=timedelta(), still_queued_from=None)
-    return first, books.claim(due.message)
+    return replace(first, expires_at=books.row().expires_at), books.claim(due.message)  # what it holds has aged, too
 
 
 def test_a_late_success_still_counts(books: Books) -> None:
@@ -166,14 +169,42 @@ def test_a_final_state_is_not_overwritten(
     assert books.outcomes() == [late, outcome]
 
 
+def held(books: Books) -> None:
+    """The resend waits behind a breaker or an operator's pause."""
+
+
+def released(books: Books) -> None:
+    """The resend has been let go, and its message is on its way."""
+    books.backlog.release("acme", 1)
+
+
+def being_sent(books: Books) -> None:
+    """Another worker is sending it."""
+    (message,) = books.backlog.release("acme", 1)
+    books.claim(message)
+
+
+@pytest.mark.parametrize("resend", [held, released, being_sent])
+def test_a_late_success_leaves_an_operators_resend(books: Books, resend: Callable[[Books], None]) -> None:
+    """A worker that was frozen wakes with a 2xx: its attempt is put right, and what an operator sends again is sent."""
+    first, second = lost_and_taken_over(books)
+    books.finish(second, Outcome.REJECTED, Failed(Reason.REJECTED))
+    books.replays.replay(["evt-1"], again=False)
+    resend(books)
+    before = books.row()
+    assert not books.finish(first, Outcome.DELIVERED, Delivered())
+    assert books.row() == before
+    assert books.outcomes() == [Outcome.DELIVERED, Outcome.REJECTED]
+
+
 def test_finishing_twice_is_finishing_once(books: Books) -> None:
-    """A statement whose acknowledgement was lost may be sent again: nothing is doubled or changed."""
+    """A statement whose answer was lost may be sent again: it knows itself, and nothing is doubled or changed."""
     books.register()
     delivery = books.claim(books.accept())
     decision = RetryAt(delivery.started_at + A_SECOND, Ladder.FAST)
     assert books.finish(delivery, Outcome.UNAVAILABLE, decision)
     before = books.row()
-    assert not books.finish(delivery, Outcome.UNAVAILABLE, decision)
+    assert books.finish(delivery, Outcome.UNAVAILABLE, decision)
     assert books.row() == before
     assert books.outcomes() == [Outcome.UNAVAILABLE]
 
@@ -231,6 +262,37 @@ def test_held_merchants_are_named_once(books: Books) -> None:
         books.register(merchant_id)
     books.merchants.pause("paused", paused=True)
     assert books.backlog.held_merchants() == ["a", "b"]
+
+
+def test_an_address_without_a_secret_releases_nothing(books: Books) -> None:
+    """Every POST is signed: what is held for want of a secret stays held, instead of going round once a second."""
+    books.register()
+    books.ledger.hold(books.accept(), HeldFor.ADDRESS)
+    books.take_secret()
+    assert books.backlog.held_merchants() == []
+    assert books.views.holding("acme") == Holding(1, HeldFor.ADDRESS)
+
+
+def test_the_table_demands_a_secret_of_every_address(books: Books) -> None:
+    """A row that could never be signed is refused where it is made, by hand too."""
+    books.register()
+    for statement in (
+        "INSERT INTO merchants (id, url) VALUES ('other', 'https://other.example/')",
+        "UPDATE merchants SET secret = NULL",
+    ):
+        with pytest.raises(WebhooksError, match="address_has_a_secret"):
+            books.sql(statement)
+
+
+def test_merchants_that_hold_deliveries_and_are_not_registered_are_named(books: Books) -> None:
+    """Each once, by id: a name that somebody mistyped is seen long before its deliveries expire."""
+    for merchant_id in ("b", "a", "acme"):
+        for number in range(3):
+            books.ledger.hold(books.accept(f"{merchant_id}-{number}", merchant_id), HeldFor.ADDRESS)
+    books.accept("pending", "fresh")
+    books.register("acme")
+    books.take_address("acme")
+    assert books.views.unregistered() == ["a", "b"]
 
 
 def test_pruning_forgets_bodies_and_attempts_and_keeps_the_outcome(books: Books) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,6 +12,8 @@ from typing import Any
 import click
 
 from webhooks import parts
+from webhooks.cli.interrupts import held_back
+from webhooks.cli.names import MerchantId
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.ledger.replays import Verdict
@@ -53,7 +52,6 @@ class Word(click.ParamType[StrEnum]):
 
 
 _BATCH = 500  # deliveries that one statement of a replay takes
-_DONE = {"cancel": "cancelled", "replay": "is being sent again"}
 
 
 @click.group()
@@ -64,7 +62,7 @@ def delivery() -> None:
 def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose deliveries; they are the fields of `Wanted`."""
     options = [
-        click.option("--merchant", "merchant_id", help="Only this merchant's."),
+        click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's."),
         click.option("--reason", type=Word(Reason), help="Only what failed for this reason."),
         click.option("--type", help="Only events of this type."),
         click.option("--since", type=Moment(), help="Accepted at this moment or later."),
@@ -105,8 +103,10 @@ def show(delivery_id: str, json_: bool) -> None:
     if json_:
         print_json(found)
         return
-    journey = found.pop("journey")
+    journey, note = found.pop("journey"), found.pop("note")
     print_facts({**{name.replace("_", " "): value for name, value in found.items()}, "state": _standing(found)})
+    if note:
+        click.echo(f"note: {note}")
     print_table(
         f"{len(journey)} attempts",
         ["attempt", "started", "took", "outcome", "status", "cause", "ladder", "probe", "answer"],
@@ -133,99 +133,112 @@ def show(delivery_id: str, json_: bool) -> None:
 @as_json
 def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
     """End deliveries for good: nothing of theirs is sent from here on."""
-    verdicts = parts.replays().cancel(delivery_ids)
-    _conclude("cancel", verdicts, why, json_)
+    with parts.act("they were cancelled", "webhooks delivery show ID") as act:
+        verdicts = parts.replays().within(act).cancel(delivery_ids)
+        act.note_deliveries("cancel of", _done(verdicts), why=why)
+    _conclude("cancelled", verdicts, json_)
 
 
 @delivery.command("replay")
 @click.argument("delivery_ids", nargs=-1, metavar="[ID…]")
 @_narrowed
 @click.option("--again", is_flag=True, help="Also what was delivered.")
-@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@click.option("--cancelled", is_flag=True, help="Also those of the named ones that an operator cancelled.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent again, and change nothing.")
 @click.option("--why", help="The reason, for the audit.")
 @as_json
 def replay(
-    delivery_ids: tuple[str, ...], again: bool, dry_run: bool, why: str | None, json_: bool, **narrowed: Any
+    delivery_ids: tuple[str, ...],
+    again: bool,
+    cancelled: bool,
+    dry_run: bool,
+    why: str | None,
+    json_: bool,
+    **narrowed: Any,
 ) -> None:
     """Send finished deliveries again: same id, same bytes, fresh budgets, paced like any release.
 
-    Name deliveries, or choose failed ones by merchant, reason, type and time.
+    Name deliveries, or choose failed ones by merchant, reason, type and time. What an operator cancelled is left out,
+    unless it is named with --cancelled or chosen by --reason cancelled.
     """
     wanted = Wanted(**narrowed)
     if bool(delivery_ids) is (wanted != Wanted()):
         raise NotPossible("name deliveries, or choose them by --merchant, --reason, --type, --since and --until")
+    if cancelled and not delivery_ids:
+        raise NotPossible("--cancelled goes with ids; to choose what was cancelled by options: --reason cancelled")
     if why is None and not dry_run:
         raise NotPossible("say --why: it is written into the audit")
-    if delivery_ids and dry_run:
-        raise NotPossible("--dry-run counts what options choose; it goes with no ids")
-    if delivery_ids:
-        _conclude("replay", parts.replays().replay(delivery_ids, again=again), why, json_)
-    else:
+    if not delivery_ids:
         _replay_chosen(wanted, again, dry_run, why, json_)
+    elif dry_run:
+        verdicts = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
+        _conclude("would be sent again", verdicts, json_)
+    else:
+        with parts.act("they are being sent again", "webhooks delivery show ID") as act:
+            verdicts = parts.replays().within(act).replay(delivery_ids, again=again, cancelled=cancelled)
+            act.note_deliveries("replay of", _done(verdicts), why=why)
+        _conclude("is being sent again", verdicts, json_)
 
 
 def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
     began = parts.replays().now()
-    counted = parts.replays().count(wanted, again=again, finished_before=began)
-    total = sum(counted.values())
-    done = 0 if dry_run else _replay_in_batches(wanted, again, began, total, why)
+    chosen = parts.replays().count(wanted, again=again, finished_before=began)
+    done = 0 if dry_run else _replay_in_batches(wanted, again, began, chosen.number, why)
     if json_:
-        print_json({"matching": total, "by_merchant": counted, "replayed": done})
-    elif not total:
+        facts = {"matching": chosen.number, "by_merchant": chosen.by_merchant, "replayed": done}
+        print_json({**facts, "answered_2xx": chosen.answered, "cancelled_left_out": chosen.left_out})
+        return
+    if not chosen.number:
         click.echo("nothing matches: no delivery is sent again")
     elif dry_run:
-        print_table(f"{total} deliveries would be sent again", ["merchant", "deliveries"], sorted(counted.items()))
+        by_merchant = sorted(chosen.by_merchant.items())
+        print_table(f"{chosen.number} deliveries would be sent again", ["merchant", "deliveries"], by_merchant)
     else:
         click.echo(f"{done} deliveries are being sent again")
+    if chosen.answered:
+        click.echo(f"{chosen.answered} of them have an attempt that was answered 2xx: the merchant has those")
+    if chosen.left_out:
+        click.echo(f"{chosen.left_out} that an operator cancelled are left out; see --reason cancelled")
 
 
 def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int, why: str | None) -> int:
-    """Replay what had finished when the command began; however this ends, the audit tells how many it was."""
+    """Replay what had finished when the command began. Ctrl-C waits for the end of a batch."""
     done = 0
-    try:
-        with (
-            _between_batches() as told_to_end,
-            click.progressbar(length=total, label="replaying", file=sys.stderr) as bar,
-        ):
-            while batch := parts.replays().replay_some(wanted, again=again, finished_before=began, most=_BATCH):
-                done += batch
-                bar.update(batch)
-                if told_to_end.is_set():
-                    raise click.Abort
-    finally:
-        if done:
-            parts.audit().note(f"replay of {_in_words(wanted)}", why=why, deliveries=done)
+    with held_back() as told_to_end, click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
+        while batch := _replay_batch(wanted, again, began, why):
+            done += batch
+            bar.update(batch)
+            if told_to_end.is_set():
+                raise click.Abort
     return done
 
 
-@contextmanager
-def _between_batches() -> Iterator[threading.Event]:
-    """Let Ctrl-C wait for the end of a batch: one that is cut off from its answer is done all the same, uncounted."""
-    told = threading.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(how, lambda *_: told.set()) for how in signals]
-    try:
-        yield told
-    finally:
-        for how, handler in zip(signals, before, strict=True):
-            signal.signal(how, handler)
+def _replay_batch(wanted: Wanted, again: bool, began: datetime, why: str | None) -> int:
+    """Replay some, and tell the audit which; however the command ends, it has told every batch that counts."""
+    with parts.act("the last of them are being sent again", "webhooks audit") as act:
+        replays = parts.replays().within(act)
+        taken = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH)
+        act.note_deliveries(f"replay of {_in_words(wanted)}:", taken, why=why)
+    return len(taken)
 
 
 def _in_words(wanted: Wanted) -> str:
     return ", ".join(f"{name} {value}" for name, value in asdict(wanted).items() if value is not None)
 
 
-def _conclude(what: str, verdicts: Sequence[Verdict], why: str | None, json_: bool) -> None:
-    """Print what became of each delivery, write the audit, and exit 1 when one was refused."""
-    done = [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
-    if done:
-        parts.audit().note(f"{what} of {', '.join(done)}", why=why, deliveries=len(done))
+def _done(verdicts: Sequence[Verdict]) -> Sequence[str]:
+    return [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
+
+
+def _conclude(what: str, verdicts: Sequence[Verdict], json_: bool) -> None:
+    """Print what became of each delivery, and exit 1 when one was refused."""
     if json_:
         print_json([asdict(verdict) for verdict in verdicts])
     else:
         for verdict in verdicts:
-            click.echo(f"{verdict.delivery_id}: {verdict.refused or _DONE[what]}", err=verdict.refused is not None)
-    if len(done) < len(verdicts):
+            told = verdict.refused or "; ".join(filter(None, (what, verdict.note)))
+            click.echo(f"{verdict.delivery_id}: {told}", err=verdict.refused is not None)
+    if len(_done(verdicts)) < len(verdicts):
         click.get_current_context().exit(1)
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import secrets
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from webhooks import intake, parts
+from webhooks import parts
+from webhooks.cli.interrupts import held_back
+from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
-from webhooks.errors import GateUnavailable, NotPossible
+from webhooks.errors import AnswerLost, GateUnavailable, NotPossible
+from webhooks.ledger.merchants import unknown
 from webhooks.model import Merchant
 from webhooks.settings import parse_duration
 from webhooks.signing import STANDARD_PREFIX
@@ -35,6 +40,7 @@ class Span(click.ParamType[timedelta]):
 
 
 _secret = click.option("--secret", help="The signing secret; '-' reads it from standard input, which leaves no trace.")
+_why = click.option("--why", help="Kept in the operators' record.")
 _generate = click.option("--generate-secret", is_flag=True, help="Make a secret and print it, this once.")
 
 
@@ -44,12 +50,13 @@ def merchant() -> None:
 
 
 @merchant.command("set")
-@click.argument("merchant_id")
+@merchant_argument
 @click.option("--url", help="The address that receives the POSTs; https://…")
 @click.option("--no-url", is_flag=True, help="Take the address away: deliveries are held until there is one.")
 @_secret
 @_generate
 @click.option("--standard-headers/--no-standard-headers", default=None, help="Also send Standard Webhooks headers.")
+@_why
 @as_json
 def set_(
     merchant_id: str,
@@ -58,6 +65,7 @@ def set_(
     secret: str | None,
     generate_secret: bool,
     standard_headers: bool | None,
+    why: str | None,
     json_: bool,
 ) -> None:
     """Register a merchant, or change it. A new address starts its breaker afresh; a new secret counts at once.
@@ -75,23 +83,40 @@ def set_(
         )
     if (url is not None and no_url) or (secret is not None and generate_secret):
         raise NotPossible("--url and --no-url, and --secret and --generate-secret, exclude each other")
-    _check(merchant_id, url)
-    known = parts.merchants().find(merchant_id)
+    _check(url)
+    given = _given(secret)
     made = _made(merchant_id, standard_headers) if generate_secret else None
-    registered = parts.merchants().set(
-        merchant_id, url=url, secret=made or _given(secret), no_url=no_url, standard_headers=standard_headers
-    )
-    _print(registered, json_, secret=made)  # before anything can fail: nobody would know the secret that was stored
-    try:
-        parts.audit().note(f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}")
-    finally:  # typed once more, it would be no new address
-        if url is not None and (known is None or known.url != url):
-            _start_afresh(merchant_id)
+    what = f"set {', '.join(name for name, changed in changes.items() if changed)} of {merchant_id}"
+    with _telling_the_secret(merchant_id, made, json_):
+        look = f"webhooks merchant show {merchant_id}"
+        if url is not None:
+            look += f", and where it has the new address run: webhooks breaker reset {merchant_id}"
+        with parts.act(f"{merchant_id} was set", look) as act:
+            merchants = parts.merchants().within(act)
+            known = merchants.find(merchant_id)
+            registered = merchants.set(
+                merchant_id, url=url, secret=made or given, no_url=no_url, standard_headers=standard_headers
+            )
+            act.note(what, why=why)
+        _print(registered, json_, secret=made)
+    if url is not None and (known is None or known.url != url):
+        _start_afresh(merchant_id)
 
 
-def _check(merchant_id: str, url: str | None) -> None:
-    """Refuse an id that no event can carry, and an address that must not be used."""
-    intake.read({"merchant_id": merchant_id, "type": "any"})
+@contextmanager
+def _telling_the_secret(merchant_id: str, made: str | None, json_: bool) -> Iterator[None]:
+    """Have a secret that was made reach the terminal wherever it may have been stored: nobody could read it later."""
+    with held_back():
+        try:
+            yield
+        except AnswerLost:
+            if made is not None:
+                _print_facts({"id": merchant_id, "secret": made}, json_)
+            raise
+
+
+def _check(url: str | None) -> None:
+    """Refuse an address that must not be used."""
     if url is not None:
         rules = parts.sending_rules()
         check_url(url, allow_http=rules.allow_http, guard=rules.guard)
@@ -109,16 +134,23 @@ def _start_afresh(merchant_id: str) -> None:
 
 
 @merchant.command("rotate-secret")
-@click.argument("merchant_id")
+@merchant_argument
 @_secret
 @_generate
 @click.option(
     "--overlap", type=Span(), default="24h", show_default=True, help="How long the previous secret stays valid; or 0."
 )
 @click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else.")
+@_why
 @as_json
 def rotate_secret(
-    merchant_id: str, secret: str | None, generate_secret: bool, overlap: timedelta, finish: bool, json_: bool
+    merchant_id: str,
+    secret: str | None,
+    generate_secret: bool,
+    overlap: timedelta,
+    finish: bool,
+    why: str | None,
+    json_: bool,
 ) -> None:
     """Replace a merchant's secret by a given one or (the default) a new one; during the overlap either verifies.
 
@@ -128,20 +160,27 @@ def rotate_secret(
     """
     if sum((secret is not None, generate_secret, finish)) > 1:
         raise NotPossible("--secret, --generate-secret and --finish exclude each other")
+    look = f"webhooks merchant show {merchant_id}"
     if finish:
-        rotated = parts.merchants().finish_rotation(merchant_id)
-        parts.audit().note(f"ended the overlap of secrets of {merchant_id}")
+        with parts.act(f"the overlap of {merchant_id} has ended", look) as act:
+            rotated = parts.merchants().within(act).finish_rotation(merchant_id)
+            act.note(f"ended the overlap of secrets of {merchant_id}", why=why)
         _print(rotated, json_)
         return
-    made = _made(merchant_id) if secret is None else None
-    rotated = parts.merchants().rotate(merchant_id, secret=made or _given(secret) or "", overlap=overlap)
-    _print(rotated, json_, secret=made)  # first, as in set
-    parts.audit().note(f"rotated the secret of {merchant_id}, overlap {in_words(overlap) if overlap else 'none'}")
+    given = _given(secret)
+    made = _made(merchant_id) if given is None else None
+    with _telling_the_secret(merchant_id, made, json_):
+        with parts.act(f"the secret of {merchant_id} was replaced", look) as act:
+            new = made or given or ""
+            rotated = parts.merchants().within(act).rotate(merchant_id, secret=new, overlap=overlap)
+            lasts = in_words(overlap) if overlap else "none"
+            act.note(f"rotated the secret of {merchant_id}, overlap {lasts}", why=why)
+        _print(rotated, json_, secret=made)
 
 
 @merchant.command("pause")
-@click.argument("merchant_id")
-@click.option("--why", help="Kept in the operators' record.")
+@merchant_argument
+@_why
 @as_json
 def pause(merchant_id: str, why: str | None, json_: bool) -> None:
     """Hold all of a merchant's deliveries, fresh ones and retries, until it is resumed.
@@ -152,8 +191,8 @@ def pause(merchant_id: str, why: str | None, json_: bool) -> None:
 
 
 @merchant.command("resume")
-@click.argument("merchant_id")
-@click.option("--why", help="Kept in the operators' record.")
+@merchant_argument
+@_why
 @as_json
 def resume(merchant_id: str, why: str | None, json_: bool) -> None:
     """Let a paused merchant's deliveries go again, paced, oldest first."""
@@ -161,8 +200,10 @@ def resume(merchant_id: str, why: str | None, json_: bool) -> None:
 
 
 def _pause(merchant_id: str, why: str | None, json_: bool, *, paused: bool) -> None:
-    changed = parts.merchants().pause(merchant_id, paused=paused)
-    parts.audit().note(f"{'paused' if paused else 'resumed'} {merchant_id}", why=why)
+    done = "paused" if paused else "resumed"
+    with parts.act(f"{merchant_id} was {done}", f"webhooks merchant show {merchant_id}") as act:
+        changed = parts.merchants().within(act).pause(merchant_id, paused=paused)
+        act.note(f"{done} {merchant_id}", why=why)
     _print(changed, json_)
 
 
@@ -195,22 +236,29 @@ def _made(merchant_id: str, standard_headers: bool | None = None) -> str:
 @merchant.command("list")
 @as_json
 def list_(json_: bool) -> None:
-    """List the registered merchants."""
-    found = parts.merchants().all()
+    """List the registered merchants, and those that hold deliveries and are not registered."""
+    found, strangers = parts.merchants().all(), parts.views().unregistered()
     if json_:
-        print_json([asdict(item) for item in found])
+        nothing = dict.fromkeys(field.name for field in fields(Merchant))
+        unknown_ones = [{**nothing, "id": merchant_id, "registered": False} for merchant_id in strangers]
+        print_json([*({**asdict(item), "registered": True} for item in found), *unknown_ones])
         return
     rows = [(item.id, item.url, item.has_secret, item.paused_at is not None, item.updated_at) for item in found]
     print_table(f"{len(rows)} merchants", ["merchant", "address", "secret", "paused", "changed"], rows)
+    if strangers:
+        click.echo(f"not registered, though deliveries are held for them: {', '.join(strangers)}")
 
 
 @merchant.command("show")
-@click.argument("merchant_id")
+@merchant_argument
 @as_json
 def show(merchant_id: str, json_: bool) -> None:
     """Show one merchant, and how many of its deliveries are held."""
     held = parts.views().count_held(merchant_id)
-    _print(parts.merchants().get(merchant_id), json_, held=held if json_ else _listed(held))
+    found = parts.merchants().find(merchant_id)
+    if found is None:
+        raise unknown(merchant_id, held=sum(held.values()))
+    _print(found, json_, held=held if json_ else _listed(held))
 
 
 def _listed(held: dict[str, int]) -> str:
@@ -218,7 +266,10 @@ def _listed(held: dict[str, int]) -> str:
 
 
 def _print(found: Merchant, json_: bool, **more: object) -> None:
-    facts = {**asdict(found), **{name: value for name, value in more.items() if value is not None}}
+    _print_facts({**asdict(found), **{name: value for name, value in more.items() if value is not None}}, json_)
+
+
+def _print_facts(facts: dict[str, object], json_: bool) -> None:
     if json_:
         print_json(facts)
     else:

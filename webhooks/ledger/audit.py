@@ -7,10 +7,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Insert, insert, select
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import audit
+
+_IDS_IN_A_LINE = 100  # so that a line stays readable when a replay is of thousands
 
 
 class Audit:
@@ -19,14 +21,28 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, what: str, *, why: str | None = None, deliveries: int | None = None) -> None:
-        """Add a line about what the person at this terminal did; `deliveries` is how many it concerned."""
-        self._database.rows(insert(audit).values(who=_who(), what=what, why=why, deliveries=deliveries))
+    def note(self, what: str, *, why: str | None = None, who: str | None = None) -> None:
+        """Add a line about an act that changes nothing in the ledger; for others see `acts.act`."""
+        self._database.rows(line(what, why=why, who=who))
 
     def latest(self, count: int) -> Sequence[dict[str, Any]]:
         """Return the latest lines, the newest first."""
-        rows = self._database.rows(select(audit).order_by(audit.c.id.desc()).limit(count))
+        rows = self._database.rows(select(audit).order_by(audit.c.id.desc()).limit(count), repeatable=True)
         return [row._asdict() for row in rows]
+
+
+def line(what: str, *, why: str | None = None, who: str | None = None) -> Insert:
+    """Return the statement that adds a line; who it was is the person at this terminal, unless it is said."""
+    return insert(audit).values(who=who or _who(), what=what, why=why)
+
+
+def lines(what: str, delivery_ids: Sequence[str], *, why: str | None = None) -> Insert:
+    """Return the statement that adds a line which names these deliveries, or several where they are many."""
+    parts = [delivery_ids[first : first + _IDS_IN_A_LINE] for first in range(0, len(delivery_ids), _IDS_IN_A_LINE)]
+    who = _who()
+    return insert(audit).values(
+        [{"who": who, "what": f"{what} {', '.join(part)}", "why": why, "deliveries": len(part)} for part in parts]
+    )
 
 
 def _who() -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import NOT_QUEUED, failed_for
-from webhooks.ledger.tables import attempts, deliveries
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, NOT_QUEUED, failed_for
+from webhooks.ledger.tables import attempts, deliveries, merchants
 from webhooks.model import Message, Outcome, Reason, State
 
 _NOW = func.now()
@@ -30,18 +30,11 @@ _SENDING_PAST_LEASE = (
     deliveries.c.sending_since.is_not(None),
 )
 
-# One index entry per merchant is read, however many deliveries each has held: the scan leaps from name to name.
-_HELD_MERCHANTS = text("""
-WITH RECURSIVE leap AS (
-    (SELECT merchant_id FROM deliveries WHERE state = 'held' ORDER BY merchant_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.merchant_id FROM deliveries d
-            WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
-    FROM leap WHERE leap.merchant_id IS NOT NULL
+_HELD_MERCHANTS = (
+    select(HOLDING.c.merchant_id)
+    .join(merchants, merchants.c.id == HOLDING.c.merchant_id)
+    .where(HAS_ADDRESS, merchants.c.paused_at.is_(None))
 )
-SELECT leap.merchant_id FROM leap JOIN merchants m ON m.id = leap.merchant_id
-WHERE m.url IS NOT NULL AND m.paused_at IS NULL
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,8 @@ class Backlog:
             update(deliveries)
             .where(deliveries.c.id.in_(old))
             .values(**failed_for(Reason.EXPIRED))
-            .returning(deliveries.c.id)
+            .returning(deliveries.c.id),
+            repeatable=True,
         )
         return len(failed)
 
@@ -96,7 +90,8 @@ class Backlog:
             update(deliveries)
             .where(deliveries.c.id.in_(silent))
             .values(silent_since=_NOW, sweep_at=_NOW + _LAST_CHANCE)
-            .returning(deliveries.c.id)
+            .returning(deliveries.c.id),
+            repeatable=True,
         )
         return len(marked)
 
@@ -131,7 +126,8 @@ class Backlog:
             insert(attempts)
             .from_select(["delivery_id", "number", "started_at", "outcome"], row)
             .on_conflict_do_nothing()
-            .returning(attempts.c.number)
+            .returning(attempts.c.number),
+            repeatable=True,
         )
         return len(written)
 
@@ -180,12 +176,13 @@ class Backlog:
                 deliveries.c.state == State.PENDING,
                 deliveries.c.sending_since.is_(None),
             )
-            .values(**NOT_QUEUED)
+            .values(**NOT_QUEUED),
+            repeatable=True,
         )
 
     def held_merchants(self) -> Sequence[str]:
         """Return the merchants whose held deliveries may go, by address and operator; each costs one index entry."""
-        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS)]
+        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS, repeatable=True)]
 
     def release_probe(self, merchant_id: str) -> Sequence[Message]:
         """Take the held delivery that has spent the fewest fast attempts, the oldest among equals."""

@@ -1,30 +1,56 @@
-"""The way to PostgreSQL: pooled, one statement a round trip, reconnecting, with every fault named."""
+"""The way to PostgreSQL: pooled, one statement a round trip, each bounded, reconnecting, with every fault named."""
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, Row, create_engine, make_url, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+import psycopg2
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from webhooks.errors import LedgerOutdated, LedgerUnavailable
-
-# A statement of ours is done in milliseconds; what takes longer is stuck, and a stuck worker helps nobody.
-_SESSION = (
-    "-c statement_timeout=15s -c lock_timeout=5s -c idle_in_transaction_session_timeout=60s "
-    "-c TimeZone=UTC -c client_min_messages=warning"
+from webhooks.errors import AnswerLost, LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
+from webhooks.ledger.connecting import (
+    READ_ONLY,
+    condemns,
+    is_alive,
+    is_away,
+    is_busy,
+    is_outdated,
+    read_url,
 )
+from webhooks.outage import Outage
+from webhooks.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = timedelta(seconds=20)  # longer than the server's own limits: those tell more
+_AGE_S = 300  # seconds that a connection lives: then a name that has moved is looked up again
+_OF_THE_CONNECTION = (psycopg2.OperationalError, psycopg2.InterfaceError)  # what has no SQLSTATE never reached a server
+
+
 _LOCK = text("""
 WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(:lock) AS mine)
 SELECT mine, CASE WHEN mine THEN set_config('idle_session_timeout', :limit, false) END FROM asked
 """)
 _UNLOCK = text("SELECT pg_advisory_unlock(:lock), set_config('idle_session_timeout', '0', false)")
-_UNDEFINED_TABLE = "42P01"
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    at: float
+
+    @property
+    def left(self) -> float:
+        return self.at - time.monotonic()
 
 
 class Transaction:
@@ -40,28 +66,32 @@ class Transaction:
 
 
 class Database:
-    """PostgreSQL by its URL; safe to share between threads, and made anew after a fork."""
+    """PostgreSQL by its URL; safe to share between threads, and made anew after a fork.
 
-    def __init__(self, url: str, *, connections: int = 10) -> None:
+    `connections` is how many are kept; twice as many may be open. `patience` bounds every call on this side, whatever
+    the server does or leaves undone; `within` sets a tighter bound.
+    """
+
+    def __init__(self, url: str, *, connections: int = 10, patience: timedelta = _PATIENCE) -> None:
+        self._way = read_url(url)
+        self._patience_s = patience.total_seconds()
+        self._of_thread = threading.local()
+        self._places = threading.BoundedSemaphore(2 * connections)
+        self._watchdog = Watchdog()
+        self._outage = Outage()
         self._engine: Engine = create_engine(
-            make_url(url).set(drivername="postgresql+psycopg2"),
+            "postgresql+psycopg2://",
+            creator=lambda: self._way.connect(self._until().left),
             hide_parameters=True,  # bodies and secrets are parameters, and errors are logged (I9)
             isolation_level="AUTOCOMMIT",  # one statement is one transaction is one round trip
             pool_size=connections,
             max_overflow=connections,
             pool_use_lifo=True,
-            pool_timeout=10,
-            connect_args={
-                "options": _SESSION,
-                "application_name": "webhooks",
-                "client_encoding": "utf8",
-                "connect_timeout": 5,
-                "keepalives_idle": 15,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-                "tcp_user_timeout": 15_000,
-            },
+            pool_recycle=_AGE_S,
         )
+        event.listen(self._engine, "before_cursor_execute", self._limit, retval=True)
+        event.listen(self._engine, "handle_error", _judge)
+        event.listen(self._engine, "checkout", _refuse_the_dead)
         # A connection must not be shared by two processes: the child starts with an empty pool.
         os.register_at_fork(after_in_child=lambda: self._engine.dispose(close=False))
 
@@ -79,32 +109,32 @@ class Database:
         themselves. Where the connection breaks under one that is not, AnswerLost is raised: it may have been done.
         Raises LedgerUnavailable when the ledger cannot be used now, and LedgerFault when it refuses for good.
         """
-        try:
+        with self.within(timedelta(seconds=self._until().left)), self._named():
+            try:
+                return self._run(statement, values)
+            except DBAPIError as error:
+                if not (_was_refused(error) or (repeatable and error.connection_invalidated)):
+                    raise
             return self._run(statement, values)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise named(error) from error
-        except SQLAlchemyError as error:
-            raise named(error) from error
-        try:
-            return self._run(statement, values)
-        except SQLAlchemyError as error:
-            raise named(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Run several statements that count together or not at all; raises as `rows`, and nothing is repeated."""
-        try:
-            with self._engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
-                with connection.begin():
-                    yield Transaction(connection)
-        except SQLAlchemyError as error:
-            raise named(error) from error
+        with self.within(timedelta(seconds=self._until().left)), self._named(), self._connected() as connection:
+            connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                yield Transaction(connection)
 
-    def _run(self, statement: Executable, values: Mapping[str, Any] | None) -> Sequence[Row[Any]]:
-        with self._engine.connect() as connection:
-            result = connection.execute(statement, values or {})
-            return result.all() if result.returns_rows else ()
+    @contextmanager
+    def within(self, limit: timedelta) -> Iterator[None]:
+        """Bound everything that this thread asks in the block, connecting and repeating included."""
+        before = getattr(self._of_thread, "until", None)
+        at = time.monotonic() + limit.total_seconds()
+        self._of_thread.until = _Until(min(at, before.at) if before else at)
+        try:
+            yield
+        finally:
+            self._of_thread.until = before
 
     @contextmanager
     def alone(self, lock: int, *, at_most: timedelta = timedelta(seconds=30)) -> Iterator[bool]:
@@ -127,6 +157,51 @@ class Database:
     def dispose(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
+        self._watchdog.close()
+
+    def _until(self) -> _Until:
+        return getattr(self._of_thread, "until", None) or _Until(time.monotonic() + self._patience_s)
+
+    def _run(self, statement: Executable, values: Mapping[str, Any] | None) -> Sequence[Row[Any]]:
+        with self._connected() as connection:
+            result = connection.execute(statement, values or {})
+            return result.all() if result.returns_rows else ()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Give a connection that is cut when the time is over."""
+        until = self._until()
+        if not self._places.acquire(timeout=max(until.left, 0)):
+            raise PoolTimeout
+        try:
+            with self._engine.connect() as connection:
+                if until.left <= 0:
+                    raise PoolTimeout
+                with self._watchdog.watch(connection.connection.dbapi_connection, until):  # type: ignore[arg-type]
+                    yield connection
+        finally:
+            self._places.release()
+
+    def _limit(
+        self, connection: Connection, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
+    ) -> tuple[str, Any]:
+        """Put the limits in front of a statement: one round trip, one transaction, and nothing stays behind."""
+        if connection.get_execution_options().get("limits", True):
+            return self._way.limits + statement, parameters
+        return statement, parameters
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name faults; where they begin or end an outage, say so once."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            fault = named(error)
+            if isinstance(fault, LedgerUnavailable) and fault.told_once and self._outage.failed():
+                log.warning("ledger.away: %s", fault)
+            raise fault from error
+        if self._outage.worked():
+            log.warning("ledger.back: it is used again")
 
 
 def _unlock(connection: Connection, lock: int) -> None:
@@ -136,12 +211,40 @@ def _unlock(connection: Connection, lock: int) -> None:
         connection.invalidate()  # the lock goes with the connection
 
 
-def named(error: SQLAlchemyError) -> LedgerUnavailable:
+def unlimited(connection: Connection) -> Connection:
+    """Take the limits off a connection, for migrations."""
+    return connection.execution_options(limits=False)
+
+
+def _refuse_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
+    if not is_alive(connection):
+        raise DisconnectionError
+
+
+def _judge(context: Any) -> None:
+    """Give up the connection, and all that are as old, over an error that condemns the session."""
+    if condemns(getattr(context.original_exception, "pgcode", None)):
+        context.is_disconnect = True
+
+
+def _was_refused(error: DBAPIError) -> bool:
+    """Whether a session that takes no writes has refused, so that surely nothing was done."""
+    return getattr(error.orig, "pgcode", None) == READ_ONLY
+
+
+def named(error: SQLAlchemyError) -> LedgerUnavailable | LedgerFault:
     """Put a driver's error into one line for a person; statements and values stay out of it."""
     if isinstance(error, PoolTimeout):
-        return LedgerUnavailable("the ledger is busy: no database connection became free in time")
+        return LedgerBusy("the ledger is busy: no database connection became free in time")
     cause = error.orig if isinstance(error, DBAPIError) else error
-    if getattr(cause, "pgcode", None) == _UNDEFINED_TABLE:
-        return LedgerOutdated("the ledger has no tables yet; run: webhooks db upgrade")
-    first_line = str(cause).strip().partition("\n")[0]
-    return LedgerUnavailable(f"the ledger cannot be used: {first_line or type(cause).__name__}")
+    code = getattr(cause, "pgcode", None)
+    line = str(cause).strip().partition("\n")[0] or type(cause).__name__
+    if is_outdated(code):
+        return LedgerOutdated(f"the ledger has no tables yet, or older ones ({line}); run: webhooks db upgrade")
+    if is_busy(code):
+        return LedgerBusy(f"the ledger is busy: {line}")
+    if not (isinstance(cause, _OF_THE_CONNECTION) if code is None else is_away(code)):
+        return LedgerFault(f"the ledger refuses: {line}")
+    if isinstance(error, DBAPIError) and error.connection_invalidated and code != READ_ONLY:
+        return AnswerLost(f"the ledger cannot be used: {line}")
+    return LedgerUnavailable(f"the ledger cannot be used: {line}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from cryptography.fernet import InvalidToken, MultiFernet
 from sqlalchemy import Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.errors import EventConflict, LedgerUnavailable
+from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
 from webhooks.intake import Event
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
@@ -22,13 +24,22 @@ class Ledger:
     """The deliveries in PostgreSQL, as the workers and producers use them.
 
     `max_age` is the absolute limit of a delivery's age, `lease` how long an attempt may hold its delivery, and
-    `recover_after` how long past its due time a delivery without a sign of life is left to its message.
+    `recover_after` how long past its due time a delivery without a sign of life is left to its message. `patience` is
+    how long a producer waits for an event to be accepted.
     """
 
     def __init__(
-        self, database: Database, cipher: MultiFernet, *, max_age: timedelta, lease: timedelta, recover_after: timedelta
+        self,
+        database: Database,
+        cipher: MultiFernet,
+        *,
+        max_age: timedelta,
+        lease: timedelta,
+        recover_after: timedelta,
+        patience: timedelta = timedelta(seconds=5),
     ) -> None:
         self.database = database
+        self._patience = patience
         self._cipher = cipher
         self._max_age = max_age
         self._lease = lease
@@ -40,12 +51,29 @@ class Ledger:
         `queued` says that the caller publishes a message right away. Returns that message, or None when the event was
         accepted before. Raises EventConflict when its id stands for another body, and LedgerUnavailable.
         """
-        new = self.database.rows(statements.RECORD, self.values_of(event, wait=wait, queued=queued))
-        if new:
-            return Message(event.id, event.merchant_id, event.type, turn=0, queued_at=new[0].accepted_at)
-        if self.database.rows(statements.CONFLICT, {"the_id": event.id, "the_body_sha256": event.body_sha256}):
-            raise EventConflict.of(event.id)
-        return None
+        with self.database.within(self._patience):
+            new = self._recorded(event, self.values_of(event, wait=wait, queued=queued))
+            if new:
+                return Message(event.id, event.merchant_id, event.type, turn=0, queued_at=new[0].accepted_at)
+            same = {"the_id": event.id, "the_body_sha256": event.body_sha256}
+            if self.database.rows(statements.CONFLICT, same, repeatable=True):
+                raise EventConflict.of(event.id)
+            return None
+
+    def _recorded(self, event: Event, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        """Record once; where the answer was lost, find out whether it was this call that did it."""
+        try:
+            return self.database.rows(statements.RECORD, values)
+        except AnswerLost:
+            pass
+        try:
+            return self.database.rows(statements.RECORD, values) or self.database.rows(
+                statements.RECORDED, {"the_id": event.id}
+            )
+        except LedgerUnavailable as error:
+            raise AnswerLost(
+                f"{error}; whether {event.id} was accepted is not known: hand the same event over again, with this id"
+            ) from None
 
     def values_of(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = False) -> dict[str, Any]:
         """Return the values with which `statements.RECORD` accepts an event.
@@ -67,19 +95,29 @@ class Ledger:
 
     def unqueue(self, delivery_id: str, turn: int) -> None:
         """Note that a message could not be published after all: the sweep publishes it as soon as it is due."""
-        self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn})
+        self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether a delivery of this id was ever accepted."""
-        return bool(self.database.rows(select(deliveries.c.id).where(deliveries.c.id == delivery_id)))
+        return bool(self.database.rows(select(deliveries.c.id).where(deliveries.c.id == delivery_id), repeatable=True))
 
     def claim(self, message: Message) -> Delivery | Unclaimed:
         """Take a delivery for one attempt, or say why there is none.
 
         The turn moves on, so that every other message of this delivery is stale from here (I3).
         """
-        claimed = self.database.rows(statements.CLAIM, {**_turn_of(message), "the_lease": self._lease})
+        claimed = self._claimed({**_turn_of(message), "the_lease": self._lease, "the_claimed_by": uuid4()})
         return self._opened(claimed[0]) if claimed else self._why_not(message)
+
+    def _claimed(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        """Claim once; where the answer was lost, the claim knows itself by its name."""
+        try:
+            return self.database.rows(statements.CLAIM, values)
+        except AnswerLost:
+            named = {name: values[name] for name in ("the_id", "the_claimed_by")}
+            return self.database.rows(statements.CLAIMED, named, repeatable=True) or self.database.rows(
+                statements.CLAIM, values
+            )
 
     def _opened(self, row: Row[Any]) -> Delivery:
         values = row._asdict()
@@ -97,7 +135,7 @@ class Ledger:
 
     def _why_not(self, message: Message) -> Unclaimed:
         """Tell apart, off the common path, why a claim found nothing."""
-        found = self.database.rows(statements.UNCLAIMED, _turn_of(message))
+        found = self.database.rows(statements.UNCLAIMED, _turn_of(message), repeatable=True)
         if not found:
             return Unclaimed.STALE
         if found[0].too_early:
@@ -109,7 +147,8 @@ class Ledger:
 
     def hold(self, message: Message, held_for: HeldFor) -> bool:
         """Put a delivery aside without an attempt and without a message. Returns whether it was this turn's to hold."""
-        return bool(self.database.rows(statements.HOLD, {**_turn_of(message), "the_held_for": held_for}))
+        values = {**_turn_of(message), "the_held_for": held_for}
+        return bool(self.database.rows(statements.HOLD, values, repeatable=True))
 
     def finish(self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool) -> bool:
         """Write down an attempt and what follows from it, in one statement.
@@ -128,7 +167,12 @@ class Ledger:
             **self._after(decision, queued=queued),
             **{f"the_{name}": value for name, value in _values_of(attempt).items()},
         }
-        return bool(self.database.rows(statements.FINISH, values)) or self._finish_late(delivery, attempt)
+        if self.database.rows(statements.FINISH, values, repeatable=True):
+            return True
+        written = {name: values[name] for name in ("the_id", "the_turn", "the_number", "the_started_at")}
+        if self.database.rows(statements.WRITTEN, written, repeatable=True):
+            return True  # by this statement, when its answer was lost
+        return self._finish_late(delivery, attempt)
 
     def _after(self, decision: Decision, *, queued: bool) -> dict[str, Any]:
         after: dict[str, Any] = {"the_reason": None, "the_due_at": None, "the_sweep_at": None}
@@ -144,30 +188,37 @@ class Ledger:
 
     def _finish_late(self, delivery: Delivery, attempt: Attempt) -> bool:
         values = {**_values_of(attempt), "delivery_id": delivery.id, "ladder": None}  # it came too late to be charged
-        self.database.rows(
-            insert(attempts)
-            .values(values)
-            .on_conflict_do_update(
-                index_elements=["delivery_id", "number"], set_=values, where=attempts.c.outcome == Outcome.UNKNOWN
-            )
-        )
-        if attempt.outcome is Outcome.DELIVERED:
-            # The merchant has it: another attempt would be a second copy for nothing.
-            self.database.rows(
-                update(deliveries)
-                .where(deliveries.c.id == delivery.id, deliveries.c.state.in_([State.PENDING, State.HELD]))
-                .values(
-                    state=State.DELIVERED,
-                    finished_at=statements.NOW,
-                    turn=deliveries.c.turn + 1,
-                    **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since", "silent_since")),
+        with self.database.transaction() as both:
+            both.rows(
+                insert(attempts)
+                .values(values)
+                .on_conflict_do_update(
+                    index_elements=["delivery_id", "number"], set_=values, where=attempts.c.outcome == Outcome.UNKNOWN
                 )
             )
+            if attempt.outcome is Outcome.DELIVERED:
+                # The merchant has it: another attempt would be a second copy for nothing. But where an operator wants
+                # a second copy, that stays: a replay gives a fresh age, and nothing else does.
+                both.rows(
+                    update(deliveries)
+                    .where(
+                        deliveries.c.id == delivery.id,
+                        deliveries.c.state.in_([State.PENDING, State.HELD]),
+                        deliveries.c.expires_at == delivery.expires_at,
+                    )
+                    .values(
+                        state=State.DELIVERED,
+                        finished_at=statements.NOW,
+                        turn=deliveries.c.turn + 1,
+                        **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since", "silent_since")),
+                    )
+                )
         return False
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:
         """Undo a claim that led to no POST: a fault of ours spends nothing (I10). It is tried again after `wait`."""
-        self.database.rows(statements.HAND_BACK, {"the_id": delivery_id, "the_turn": turn, "the_wait": wait})
+        values = {"the_id": delivery_id, "the_turn": turn, "the_wait": wait}
+        self.database.rows(statements.HAND_BACK, values, repeatable=True)
 
 
 def _turn_of(message: Message) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from cryptography.fernet import MultiFernet
-from sqlalchemy import Row, case, func, null, or_, select, true
+from sqlalchemy import Row, case, func, null, select, true
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.errors import NotPossible
-from webhooks.ledger.database import Database
+from webhooks.ledger.acts import Rows
 from webhooks.ledger.tables import merchants
 from webhooks.model import Merchant
 from webhooks.signing import standard_key
@@ -35,9 +35,13 @@ _SHOWN = (
 class Merchants:
     """The registered merchants; secrets go in and never come out."""
 
-    def __init__(self, database: Database, cipher: MultiFernet) -> None:
+    def __init__(self, database: Rows, cipher: MultiFernet) -> None:
         self._database = database
         self._cipher = cipher
+
+    def within(self, act: Rows) -> Merchants:
+        """Return the same, with every change a part of an operator's act."""
+        return Merchants(act, self._cipher)
 
     def set(
         self,
@@ -54,7 +58,7 @@ class Merchants:
         POST is signed, and for an unknown merchant that is given neither.
         """
         known = self.find(merchant_id)
-        if url is not None and secret is None and not (known and known.has_secret):
+        if url is not None and secret is None and not (known and known.has_secret):  # as the table demands it, too
             raise NotPossible(f"{merchant_id} has no secret yet; add --secret or --generate-secret")
         changes: dict[str, Any] = {"updated_at": func.now()}
         if url is not None or no_url:
@@ -63,7 +67,8 @@ class Merchants:
             changes |= {"secret": self._encrypted(secret), "previous_secret": None, "previous_until": None}
         if standard_headers is not None:
             changes["standard_headers"] = standard_headers
-        if url is None and secret is None:
+        # An insert that gives way to an update would be judged by the table first, as if its nulls were meant.
+        if known or (url is None and secret is None):
             return self._change(merchant_id, **changes)
         rows = self._database.rows(
             insert(merchants)
@@ -81,9 +86,7 @@ class Merchants:
         """
         if not timedelta() <= overlap <= LONGEST_OVERLAP:
             raise NotPossible(f"an overlap lasts from 0 to {LONGEST_OVERLAP.days}d")
-        new = self._encrypted(secret)
-        again = merchants.c.secret == new  # a statement may run twice; see Database.rows
-        free = or_(again, func.coalesce(merchants.c.previous_until <= func.now(), True))
+        free = func.coalesce(merchants.c.previous_until <= func.now(), True)
         rows = self._database.rows(
             merchants.update()
             .where(
@@ -92,10 +95,8 @@ class Merchants:
                 free if overlap else true(),
             )
             .values(
-                secret=new,
-                previous_secret=case((again, merchants.c.previous_secret), else_=merchants.c.secret)
-                if overlap
-                else null(),
+                secret=self._encrypted(secret),
+                previous_secret=merchants.c.secret if overlap else null(),
                 previous_until=func.now() + overlap if overlap else null(),
                 updated_at=func.now(),
             )
@@ -118,10 +119,6 @@ class Merchants:
             raise NotPossible(str(error)) from None
         return self._cipher.encrypt(secret.encode())
 
-    def clear_url(self, merchant_id: str) -> Merchant:
-        """Take a merchant's address away: its deliveries are held until it has one again."""
-        return self.set(merchant_id, url=None, secret=None, no_url=True)
-
     def pause(self, merchant_id: str, *, paused: bool) -> Merchant:
         """Hold a merchant's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""
         return self._change(merchant_id, paused_at=func.coalesce(merchants.c.paused_at, func.now()) if paused else None)
@@ -139,7 +136,7 @@ class Merchants:
 
     def find(self, merchant_id: str) -> Merchant | None:
         """Return a merchant, or None when it is not registered."""
-        rows = self._database.rows(select(*_SHOWN).where(merchants.c.id == merchant_id))
+        rows = self._database.rows(select(*_SHOWN).where(merchants.c.id == merchant_id), repeatable=True)
         return _merchant(rows[0]) if rows else None
 
     def get(self, merchant_id: str) -> Merchant:
@@ -151,13 +148,15 @@ class Merchants:
 
     def all(self) -> Sequence[Merchant]:
         """Return every merchant, by id."""
-        return [_merchant(row) for row in self._database.rows(select(*_SHOWN).order_by(merchants.c.id))]
+        rows = self._database.rows(select(*_SHOWN).order_by(merchants.c.id), repeatable=True)
+        return [_merchant(row) for row in rows]
 
 
-def unknown(merchant_id: str) -> NotPossible:
-    """Say that a merchant is not registered, and how to register it."""
+def unknown(merchant_id: str, *, held: int = 0) -> NotPossible:
+    """Say that a merchant is not registered, how many of its deliveries wait for that, and how to register it."""
+    waiting = f", and {held} of its deliveries are held" if held else ""
     return NotPossible(
-        f"no merchant {merchant_id}; register it with: webhooks merchant set {merchant_id} --url https://…"
+        f"no merchant {merchant_id}{waiting}; register it with: webhooks merchant set {merchant_id} --url https://…"
     )
 
 

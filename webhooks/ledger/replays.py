@@ -1,84 +1,148 @@
 """What operators do to deliveries: cancel them, or send them again.
 
 A replayed delivery is held and released like any other held one: paced, oldest first, behind its merchant's breaker.
+What an operator has cancelled is sent again only when that is asked for in so many words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, not_, select, true, update
 
-from webhooks.ledger.database import Database
+from webhooks.ledger.acts import Rows
 from webhooks.ledger.statements import failed_for
-from webhooks.ledger.tables import deliveries
-from webhooks.ledger.views import Wanted, matching
-from webhooks.model import HeldFor, Reason, State
+from webhooks.ledger.tables import attempts, deliveries
+from webhooks.ledger.views import Wanted, answered, matching
+from webhooks.model import HeldFor, Outcome, Reason, State
 
 _NOW = func.now()
 _FINAL = (State.DELIVERED, State.FAILED)
 
+# The last attempt that was answered 2xx, of a delivery that failed all the same: its answer came too late.
+_ANSWERED = (
+    select(func.max(attempts.c.number))
+    .where(
+        attempts.c.delivery_id == deliveries.c.id,
+        attempts.c.outcome == Outcome.DELIVERED,
+        deliveries.c.state != State.DELIVERED,
+    )
+    .correlate(deliveries)
+    .scalar_subquery()
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one delivery that was named; `refused` says why not, in words for the operator."""
+    """What became of one delivery that was named.
+
+    `refused` says why not, in words for the operator; `note` what else is to be known.
+    """
 
     delivery_id: str
     refused: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a replay would send again, by merchant.
+
+    Of those `answered` were answered 2xx by an attempt; `left_out` match as well, but an operator cancelled them.
+    """
+
+    by_merchant: Mapping[str, int]
+    answered: int
+    left_out: int
+
+    @property
+    def number(self) -> int:
+        """How many there are in all."""
+        return sum(self.by_merchant.values())
 
 
 class Replays:
     """Replays and cancellations. `max_age` is the fresh age limit of what is replayed."""
 
-    def __init__(self, database: Database, *, max_age: timedelta) -> None:
+    def __init__(self, database: Rows, *, max_age: timedelta) -> None:
         self._database = database
         self._max_age = max_age
 
+    def within(self, act: Rows) -> Replays:
+        """Return the same, with every change a part of an operator's act."""
+        return Replays(act, max_age=self._max_age)
+
     def now(self) -> datetime:
         """Return the moment by the ledger's clock, which is the one that says when deliveries finish."""
-        moment: datetime = self._database.rows(select(_NOW.label("moment")))[0].moment
+        moment: datetime = self._database.rows(select(_NOW.label("moment")), repeatable=True)[0].moment
         return moment
 
-    def count(self, wanted: Wanted, *, again: bool, finished_before: datetime) -> dict[str, int]:
+    def count(self, wanted: Wanted, *, again: bool, finished_before: datetime) -> Chosen:
         """Return how many deliveries a replay would send again, by merchant."""
-        chosen = matching(select(deliveries.c.merchant_id, func.count().label("number")), wanted)
-        rows = self._database.rows(
-            chosen.where(_replayable(again=again), deliveries.c.finished_at < finished_before).group_by(
-                deliveries.c.merchant_id
-            )
+        goes = _unless_cancelled(cancelled=_by_reason(wanted))
+        numbers = (
+            func.count().filter(goes).label("going"),
+            func.count().filter(goes, _ANSWERED.is_not(None)).label("answered"),
+            func.count().filter(not_(goes)).label("left_out"),
         )
-        return {row.merchant_id: row.number for row in rows}
+        rows = self._database.rows(
+            matching(select(deliveries.c.merchant_id, *numbers), wanted)
+            .where(_replayable(again=again, cancelled=True), deliveries.c.finished_at < finished_before)
+            .group_by(deliveries.c.merchant_id),
+            repeatable=True,
+        )
+        return Chosen(
+            {row.merchant_id: row.going for row in rows if row.going},
+            answered=sum(row.answered for row in rows),
+            left_out=sum(row.left_out for row in rows),
+        )
 
-    def replay_some(self, wanted: Wanted, *, again: bool, finished_before: datetime, most: int) -> int:
-        """Send up to `most` matching deliveries again, the oldest first. Returns how many; call until there are none.
+    def replay_some(self, wanted: Wanted, *, again: bool, finished_before: datetime, most: int) -> Sequence[str]:
+        """Send up to `most` matching deliveries again, the oldest first. Returns which; call until there are none.
 
         With the same `finished_before` in every call none is taken twice: what is replayed finishes later, if at all.
         """
         chosen = (
             matching(select(deliveries.c.id), wanted)
-            .where(_replayable(again=again), deliveries.c.finished_at < finished_before)
+            .where(_replayable(again=again, cancelled=_by_reason(wanted)), deliveries.c.finished_at < finished_before)
             .order_by(deliveries.c.accepted_at)
             .limit(most)
         )
-        return len(self._replay(chosen))
+        return sorted(self._replay(chosen))
 
-    def replay(self, delivery_ids: Sequence[str], *, again: bool) -> list[Verdict]:
+    def replay(self, delivery_ids: Iterable[str], *, again: bool, cancelled: bool = False) -> list[Verdict]:
         """Send the named deliveries again, and say of each whether that was possible."""
-        chosen = select(deliveries.c.id).where(deliveries.c.id.in_(delivery_ids), _replayable(again=again))
+        named = list(dict.fromkeys(delivery_ids))
+        chosen = select(deliveries.c.id).where(
+            deliveries.c.id.in_(named), _replayable(again=again, cancelled=cancelled)
+        )
         replayed = self._replay(chosen)
-        states = self._states([delivery_id for delivery_id in delivery_ids if delivery_id not in replayed])
-        return [
-            Verdict(delivery_id, None if delivery_id in replayed else _why_no_replay(states.get(delivery_id), again))
-            for delivery_id in delivery_ids
-        ]
+        refused = {
+            verdict.delivery_id: verdict.refused
+            or "somebody else is at it; try again in a moment"  # its row was locked
+            for verdict in self.judge([one for one in named if one not in replayed], again=again, cancelled=cancelled)
+        }
+        return [Verdict(one, refused.get(one), _note(replayed.get(one))) for one in named]
 
-    def _replay(self, chosen: Select[Any]) -> set[str]:
+    def judge(self, delivery_ids: Iterable[str], *, again: bool, cancelled: bool = False) -> list[Verdict]:
+        """Say of each named delivery whether it could be sent again, and change nothing."""
+        named = list(dict.fromkeys(delivery_ids))
+        found = self._found(named)
+        verdicts = []
+        for one in named:
+            refused = _why_no_replay(found.get(one), again=again, cancelled=cancelled)
+            verdicts.append(Verdict(one, refused, None if refused else _note(found[one].answered)))
+        return verdicts
+
+    def _replay(self, chosen: Select[Any]) -> dict[str, int | None]:
+        """Send what is chosen again; returns each, with its attempt that was answered 2xx, if there is one."""
+        taken = chosen.add_columns(_ANSWERED.label("answered")).with_for_update(skip_locked=True).cte("taken")
         rows = self._database.rows(
             update(deliveries)
-            .where(deliveries.c.id.in_(chosen.with_for_update(skip_locked=True)))
+            .where(deliveries.c.id == taken.c.id)
             .values(
                 state=State.HELD,
                 held_for=HeldFor.REPLAY,
@@ -89,21 +153,22 @@ class Replays:
                 slow_spent=0,
                 slow_since=None,
                 due_at=_NOW,
-                expires_at=_NOW + self._max_age,
+                expires_at=_NOW + self._max_age,  # which also tells the resend from what was before: Ledger.finish
             )
-            .returning(deliveries.c.id)
+            .returning(taken.c.id, taken.c.answered)
         )
-        return {row.id for row in rows}
+        return {row.id: row.answered for row in rows}
 
-    def cancel(self, delivery_ids: Sequence[str]) -> list[Verdict]:
+    def cancel(self, delivery_ids: Iterable[str]) -> list[Verdict]:
         """End the named deliveries as `failed: cancelled`; nothing of theirs is sent from here on.
 
         An attempt that is on its way can't be called back: the delivery is refused until it has ended.
         """
+        named = list(dict.fromkeys(delivery_ids))
         rows = self._database.rows(
             update(deliveries)
             .where(
-                deliveries.c.id.in_(delivery_ids),
+                deliveries.c.id.in_(named),
                 deliveries.c.state.in_([State.PENDING, State.HELD]),
                 deliveries.c.sending_since.is_(None),
             )
@@ -111,32 +176,40 @@ class Replays:
             .returning(deliveries.c.id)
         )
         cancelled = {row.id for row in rows}
-        states = self._states([delivery_id for delivery_id in delivery_ids if delivery_id not in cancelled])
-        return [
-            Verdict(delivery_id, None if delivery_id in cancelled else _why_no_cancel(states.get(delivery_id)))
-            for delivery_id in delivery_ids
-        ]
+        found = self._found([one for one in named if one not in cancelled])
+        return [Verdict(one, None if one in cancelled else _why_no_cancel(found.get(one))) for one in named]
 
-    def _states(self, delivery_ids: Sequence[str]) -> dict[str, Any]:
+    def _found(self, delivery_ids: Sequence[str]) -> dict[str, Any]:
         if not delivery_ids:
             return {}
+        facts = deliveries.c["id", "state", "reason", "sending_since"]
         rows = self._database.rows(
-            select(
-                deliveries.c.id,
-                deliveries.c.state,
-                deliveries.c.sending_since,
-                deliveries.c.body.is_(None).label("pruned"),
-            ).where(deliveries.c.id.in_(delivery_ids))
+            select(*facts, deliveries.c.body.is_(None).label("pruned"), _ANSWERED.label("answered")).where(
+                deliveries.c.id.in_(delivery_ids)
+            ),
+            repeatable=True,
         )
         return {row.id: row for row in rows}
 
 
-def _replayable(*, again: bool) -> ColumnElement[bool]:
+def _replayable(*, again: bool, cancelled: bool) -> ColumnElement[bool]:
     states = _FINAL if again else (State.FAILED,)
-    return and_(deliveries.c.state.in_(states), deliveries.c.body.is_not(None))
+    return and_(deliveries.c.state.in_(states), deliveries.c.body.is_not(None), _unless_cancelled(cancelled=cancelled))
 
 
-def _why_no_replay(row: Any, again: bool) -> str:
+def _unless_cancelled(*, cancelled: bool) -> ColumnElement[bool]:
+    return true() if cancelled else deliveries.c.reason.is_distinct_from(Reason.CANCELLED)
+
+
+def _by_reason(wanted: Wanted) -> bool:
+    return wanted.reason is Reason.CANCELLED
+
+
+def _note(attempt: int | None) -> str | None:
+    return None if attempt is None else answered(attempt)
+
+
+def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:
     match row:
         case None:
             return "there is no such delivery"
@@ -146,8 +219,10 @@ def _why_no_replay(row: Any, again: bool) -> str:
             return "its body has been pruned"
         case _ if row.state == State.DELIVERED and not again:
             return "it was delivered; add --again to send it once more"
-        case _:  # its row was locked
-            return "somebody else is at it; try again in a moment"
+        case _ if row.reason == Reason.CANCELLED and not cancelled:
+            return "an operator cancelled it; add --cancelled to send it all the same"
+        case _:
+            return None
 
 
 def _why_no_cancel(row: Any) -> str:

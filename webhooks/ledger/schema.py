@@ -3,41 +3,75 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from webhooks.errors import LedgerOutdated
-from webhooks.ledger.database import Database, named
+from webhooks.errors import LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
+from webhooks.ledger.database import Database, named, unlimited
 
 log = logging.getLogger(__name__)
 
 _LOCK = 0x57480001  # two upgrades at once take turns
+_TURN = (
+    "SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock"
+)
+# However long a step takes on a large table; but it must not queue behind somebody's lock, with everybody behind it.
+_OF_EACH_STEP = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'"
 
 
 def upgrade(database: Database) -> tuple[str | None, str]:
-    """Bring the tables up to date in one transaction; return the revisions before and after.
+    """Bring the tables up to date, each revision in a transaction; return the revisions before and after.
 
+    No step has a limit of time, but for the wait for a lock: LedgerBusy says then what to do. What may take long on a
+    large table, such as an index, is built concurrently, in `op.get_context().autocommit_block()`.
     Tables of a later release stay as they are: that release let this one go on working.
     """
     config = _config()
     try:
-        with database.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+        with _taking_turns(database), unlimited(database.engine.connect()) as connection:
+            connection.execution_options(isolation_level="READ COMMITTED")
+            event.listen(connection, "begin", _lift_limits)
             _check_encoding(connection)
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             before = MigrationContext.configure(connection).get_current_revision()
+            connection.rollback()
             if _is_newer(before, config):
                 return before, before or ""
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
     except SQLAlchemyError as error:
-        raise named(error) from error
+        raise _in_words(named(error)) from error
     return before, _head(config)
+
+
+@contextmanager
+def _taking_turns(database: Database) -> Iterator[None]:
+    """Hold the upgrades' lock on a connection of its own, so that migrations may commit as often as they like."""
+    with unlimited(database.engine.connect()) as connection:
+        connection.execution_options(isolation_level="READ COMMITTED")
+        connection.execute(text(f"{_TURN}({_LOCK})"))
+        yield
+        connection.rollback()
+
+
+def _lift_limits(connection: Connection) -> None:
+    connection.exec_driver_sql(_OF_EACH_STEP)
+
+
+def _in_words(fault: LedgerUnavailable | LedgerFault) -> LedgerUnavailable | LedgerFault:
+    if isinstance(fault, LedgerBusy):
+        return LedgerBusy(
+            "the tables cannot be changed now: another session holds a lock on them, or another upgrade is at work; "
+            "what was done so far stands: run webhooks db upgrade again when that has ended"
+        )
+    return fault
 
 
 def check(database: Database) -> None:

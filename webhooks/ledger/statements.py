@@ -9,11 +9,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Boolean, Interval, Update, bindparam, case, func, not_, select, update
+from sqlalchemy import Boolean, Interval, Update, and_, bindparam, case, func, not_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.tables import attempts, deliveries, merchants
-from webhooks.model import Reason, State
+from webhooks.model import Outcome, Reason, State
 
 NOW = func.now()
 
@@ -67,10 +67,28 @@ RECORD = (
     .returning(deliveries.c.accepted_at)
 )
 
+# What was accepted just now, by a statement whose answer was lost.
+RECORDED = select(deliveries.c.accepted_at).where(
+    deliveries.c.id == _the("id"), deliveries.c.turn == 0, deliveries.c.queued_at == deliveries.c.accepted_at
+)
+
 CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
+
+# Every POST is signed, so that an address alone is none: by hand, the table's own check can be taken away.
+HAS_ADDRESS = and_(merchants.c.url.is_not(None), merchants.c.secret.is_not(None))
 
 # A countdown ends by some worker's wall clock. Where that is ahead, the ladder's wait would be cut short.
 _TOO_EARLY = deliveries.c.due_at > NOW + timedelta(seconds=0.2)
+
+_CLAIMED = (
+    *deliveries.c[
+        "id", "merchant_id", "type", "turn", "money", "expires_at", "fast_spent", "slow_spent", "slow_since", "body"
+    ],
+    deliveries.c.attempts.label("number"),
+    deliveries.c.sending_since.label("started_at"),
+    *merchants.c["url", "secret", "standard_headers"],
+    case((merchants.c.previous_until > NOW, merchants.c.previous_secret)).label("previous_secret"),
+)
 
 CLAIM = (
     of_this_turn()
@@ -78,7 +96,7 @@ CLAIM = (
         not_(_TOO_EARLY),
         deliveries.c.expires_at > NOW,
         merchants.c.id == deliveries.c.merchant_id,
-        merchants.c.url.is_not(None),
+        HAS_ADDRESS,
         merchants.c.paused_at.is_(None),
     )
     .values(
@@ -86,21 +104,22 @@ CLAIM = (
         attempts=deliveries.c.attempts + 1,
         sending_since=NOW,
         sweep_at=NOW + _the("lease", Interval),
+        claimed_by=_the("claimed_by"),
     )
-    .returning(
-        *deliveries.c[
-            "id", "merchant_id", "type", "turn", "money", "expires_at", "fast_spent", "slow_spent", "slow_since", "body"
-        ],
-        deliveries.c.attempts.label("number"),
-        deliveries.c.sending_since.label("started_at"),
-        *merchants.c["url", "secret", "standard_headers"],
-        case((merchants.c.previous_until > NOW, merchants.c.previous_secret)).label("previous_secret"),
-    )
+    .returning(*_CLAIMED)
+)
+
+# The claim whose answer was lost, if it was done.
+CLAIMED = select(*_CLAIMED).where(
+    deliveries.c.id == _the("id"),
+    deliveries.c.claimed_by == _the("claimed_by"),
+    deliveries.c.sending_since.is_not(None),
+    merchants.c.id == deliveries.c.merchant_id,
 )
 
 # Why a claim found nothing; what is past its age is the sweep's to fail.
 UNCLAIMED = (
-    select(merchants.c.url, merchants.c.paused_at, _TOO_EARLY.label("too_early"))
+    select(case((HAS_ADDRESS, merchants.c.url)).label("url"), merchants.c.paused_at, _TOO_EARLY.label("too_early"))
     .select_from(deliveries.outerjoin(merchants, merchants.c.id == deliveries.c.merchant_id))
     .where(
         deliveries.c.id == _the("id"),
@@ -109,6 +128,23 @@ UNCLAIMED = (
         deliveries.c.sending_since.is_(None),
         deliveries.c.expires_at > NOW,
     )
+)
+
+# The merchants with held deliveries. One index entry is read for each, however many deliveries it has held: the scan
+# leaps from name to name.
+HOLDING = (
+    text("""
+    WITH RECURSIVE leap AS (
+        (SELECT merchant_id FROM deliveries WHERE state = 'held' ORDER BY merchant_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT d.merchant_id FROM deliveries d
+                WHERE d.state = 'held' AND d.merchant_id > leap.merchant_id ORDER BY d.merchant_id LIMIT 1)
+        FROM leap WHERE leap.merchant_id IS NOT NULL
+    )
+    SELECT merchant_id FROM leap WHERE merchant_id IS NOT NULL
+    """)
+    .columns(deliveries.c.merchant_id)
+    .cte("holding")
 )
 
 HOLD = (
@@ -138,6 +174,20 @@ _FINISHED = (
     )
     .returning(deliveries.c.id)
     .cte("finished")
+)
+
+# Whether this very attempt has been written down, and nobody has touched the delivery since.
+WRITTEN = (
+    select(deliveries.c.id)
+    .join(attempts, attempts.c.delivery_id == deliveries.c.id)
+    .where(
+        deliveries.c.id == _the("id"),
+        deliveries.c.turn == _the("turn"),
+        deliveries.c.sending_since.is_(None),
+        attempts.c.number == _the("number", attempts.c.number.type),
+        attempts.c.started_at == _the("started_at", attempts.c.started_at.type),
+        attempts.c.outcome != Outcome.UNKNOWN,
+    )
 )
 
 ATTEMPT = ("number", "started_at", "duration_ms", "outcome", "status", "cause", "excerpt", "ladder", "probe")

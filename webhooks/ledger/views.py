@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Row, Select, func, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
-from webhooks.ledger.tables import attempts, deliveries
-from webhooks.model import Reason, State
+from webhooks.ledger.merchants import unknown
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING
+from webhooks.ledger.tables import attempts, deliveries, merchants
+from webhooks.model import HeldFor, Outcome, Reason, State
 
 _SHOWN = deliveries.c[
     "id",
@@ -63,6 +65,25 @@ def matching(statement: Select[*_Ts], wanted: Wanted) -> Select[*_Ts]:
     return statement
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How many deliveries a merchant has held, and what keeps all of them whatever its breaker says."""
+
+    number: int
+    stay_for: HeldFor | None
+
+
+def _note(found: Row[Any], journey: Sequence[Row[Any]]) -> str | None:
+    """Say what state and attempts do not agree about: an answer that came too late changes no final state (I8)."""
+    had = [step.number for step in journey if step.outcome == Outcome.DELIVERED]
+    return answered(had[-1]) if had and found.state == State.FAILED else None
+
+
+def answered(attempt: int) -> str:
+    """Say what it means that a failed delivery has an attempt that was answered 2xx."""
+    return f"its attempt {attempt} was answered 2xx: the merchant has it"
+
+
 class Views:
     """The ledger as operators see it."""
 
@@ -73,21 +94,22 @@ class Views:
         """Return deliveries, the newest first."""
         chosen = matching(select(*_SHOWN), wanted)
         newest = chosen.order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit)
-        return [row._asdict() for row in self._database.rows(newest)]
+        return [row._asdict() for row in self._database.rows(newest, repeatable=True)]
 
     def delivery(self, delivery_id: str) -> dict[str, Any]:
         """Return one delivery, with its attempts under `journey`. Raises NotPossible when there is none."""
-        found = self._database.rows(select(*_SHOWN).where(deliveries.c.id == delivery_id))
+        found = self._database.rows(select(*_SHOWN).where(deliveries.c.id == delivery_id), repeatable=True)
         if not found:
             raise NotPossible(f"no delivery {delivery_id}; see: webhooks delivery list")
         journey = self._database.rows(
-            select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number)
+            select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number),
+            repeatable=True,
         )
-        return {**found[0]._asdict(), "journey": [row._asdict() for row in journey]}
+        return {**found[0]._asdict(), "note": _note(found[0], journey), "journey": [row._asdict() for row in journey]}
 
     def count_by_state(self) -> dict[str, int]:
         """Return how many deliveries there are in each state; every state is named."""
-        rows = self._database.rows(select(deliveries.c.state, _NUMBER).group_by(deliveries.c.state))
+        rows = self._database.rows(select(deliveries.c.state, _NUMBER).group_by(deliveries.c.state), repeatable=True)
         counted = {row.state: row.number for row in rows}
         return {state.value: counted.get(state, 0) for state in State}
 
@@ -100,13 +122,39 @@ class Views:
         )
         if merchant_id is not None:
             statement = statement.where(deliveries.c.merchant_id == merchant_id)
-        return {row.held_for: row.number for row in self._database.rows(statement)}
+        return {row.held_for: row.number for row in self._database.rows(statement, repeatable=True)}
+
+    def holding(self, merchant_id: str) -> Holding:
+        """Return what a merchant has held. Raises NotPossible for one nobody has heard of.
+
+        That is one which is not registered, and has no delivery.
+        """
+        of_it = deliveries.c.merchant_id == merchant_id
+        registered = select(HAS_ADDRESS, merchants.c.paused_at).where(merchants.c.id == merchant_id)
+        found = self._database.rows(registered, repeatable=True)
+        if not found and not self._database.rows(select(deliveries.c.id).where(of_it).limit(1), repeatable=True):
+            raise unknown(merchant_id)
+        number = sum(self.count_held(merchant_id).values())
+        if not found or not found[0][0]:
+            return Holding(number, HeldFor.ADDRESS)
+        return Holding(number, HeldFor.OPERATOR if found[0].paused_at else None)
+
+    def unregistered(self) -> Sequence[str]:
+        """Return the merchants that hold deliveries and are not registered, by id; each costs one index entry."""
+        strangers = (
+            select(HOLDING.c.merchant_id)
+            .outerjoin(merchants, merchants.c.id == HOLDING.c.merchant_id)
+            .where(merchants.c.id.is_(None))
+            .order_by(HOLDING.c.merchant_id)
+        )
+        return [row.merchant_id for row in self._database.rows(strangers, repeatable=True)]
 
     def longest_overdue(self) -> timedelta:
         """Return how long the pending delivery that waits longest is past its due time."""
         rows = self._database.rows(
             select(func.max(func.now() - deliveries.c.due_at)).where(
                 deliveries.c.state == State.PENDING, deliveries.c.sending_since.is_(None)
-            )
+            ),
+            repeatable=True,
         )
         return max(rows[0][0] or timedelta(), timedelta())

@@ -1,21 +1,14 @@
-"""One deadline over everything an attempt does, and the watchdog that enforces it on sockets.
-
-Timeouts of sockets restart with every byte, so they bound a phase only when nothing drips. The watchdog does not ask
-who is reading what: at the deadline it shuts the connection down, and whoever blocks on it wakes up.
-"""
+"""One deadline over everything an attempt does; the watchdog enforces it on sockets."""
 
 from __future__ import annotations
 
-import contextlib
-import heapq
-import itertools
-import os
-import socket
-import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
+
+from webhooks.watchdog import Watchdog
+
+__all__ = ["Deadline", "Phase", "Watchdog"]
 
 
 class Phase(StrEnum):
@@ -53,76 +46,3 @@ class Deadline:
         if left <= 0:
             raise TimeoutError("the deadline has passed")
         return left
-
-
-class _Watch:
-    """A connection under watch, by a descriptor of our own: it outlives wrapping in TLS, and is ours to shut down."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._lock = threading.Lock()
-        self._handle: socket.socket | None = socket.socket(fileno=os.dup(sock.fileno()))
-
-    def cut(self) -> None:
-        with self._lock, contextlib.suppress(OSError):
-            if self._handle is not None:
-                self._handle.shutdown(socket.SHUT_RDWR)
-
-    @property
-    def released(self) -> bool:
-        return self._handle is None
-
-    def release(self) -> None:
-        with self._lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
-
-
-class Watchdog:
-    """One thread that cuts connections at their deadlines. Safe to use from many threads, and after a fork."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._watched: list[tuple[float, int, _Watch]] = []
-        self._numbers = itertools.count()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    @contextlib.contextmanager
-    def watch(self, sock: socket.socket, deadline: Deadline) -> Iterator[None]:
-        """Cut this connection if the block is not left by the deadline."""
-        watch = _Watch(sock)
-        try:
-            self._add(deadline.at, watch)
-            yield
-        finally:
-            watch.release()
-
-    def close(self) -> None:
-        """End the thread, once the attempts in flight have ended."""
-        with self._changed:
-            self._closed = True
-            self._watched = [each for each in self._watched if not each[2].released]
-            heapq.heapify(self._watched)
-            self._changed.notify()
-            thread = None if self._watched else self._thread
-        if thread is not None:
-            thread.join()
-
-    def _add(self, at: float, watch: _Watch) -> None:
-        with self._changed:
-            heapq.heappush(self._watched, (at, next(self._numbers), watch))
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="webhooks-deadlines", daemon=True)
-                self._thread.start()
-            elif self._watched[0][2] is watch:
-                self._changed.notify()
-
-    def _run(self) -> None:
-        with self._changed:
-            while self._watched or not self._closed:
-                wait = self._watched[0][0] - time.monotonic() if self._watched else None
-                if wait is not None and wait <= 0:
-                    heapq.heappop(self._watched)[2].cut()
-                else:
-                    self._changed.wait(wait)

@@ -4,6 +4,10 @@ from alembic import context
 
 from webhooks.ledger.tables import metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transaction_per_migration=True,  # what was done stands, whatever comes of the next
+)
 with context.begin_transaction():
     context.run_migrations()

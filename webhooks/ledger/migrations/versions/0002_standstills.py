@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from webhooks.errors import NotPossible
+
 revision = "0002"
 down_revision = "0001"
 
@@ -31,4 +33,17 @@ def upgrade() -> None:
         comment="events sent by task name that could not be accepted: their producers hear nothing",
     )
     op.add_column("deliveries", sa.Column("claimed_by", sa.Uuid(), nullable=True))
+    _refuse_addresses_without_a_secret()
     op.create_check_constraint("address_has_a_secret", "merchants", "url IS NULL OR secret IS NOT NULL")
+
+
+def _refuse_addresses_without_a_secret() -> None:
+    """Name those that there are, only possible by hand: nothing was ever sent to them."""
+    found = op.get_bind().scalars(
+        sa.text("SELECT id FROM merchants WHERE url IS NOT NULL AND secret IS NULL ORDER BY id LIMIT 5")
+    )
+    if named := ", ".join(found):
+        raise NotPossible(
+            f"merchants with an address and no secret: {named}; give each a secret with: "
+            "webhooks merchant set M --generate-secret, or take its address with --no-url; then upgrade again"
+        )

@@ -1,0 +1,248 @@
+"""Lost answers, standing connections, and what the URL says: the way to PostgreSQL, broken where it can break."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from cryptography.fernet import Fernet, MultiFernet
+from sqlalchemy import text
+
+from tests.ledger.books import Books
+from tests.ledger.line import Line
+from webhooks import intake
+from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
+from webhooks.ledger.database import Database
+from webhooks.model import Delivery, Ladder, Message, Outcome, State
+from webhooks.policy.decisions import RetryAt
+
+EVENT = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
+
+
+@pytest.fixture
+def line(database_url: str) -> Iterator[Line]:
+    """A way to the empty ledger that can be broken."""
+    with Line(database_url) as line:
+        yield line
+
+
+@pytest.fixture
+def books(line: Line) -> Iterator[Books]:
+    """The ledger at the end of that line."""
+    database = Database(line.url, connections=4, patience=timedelta(seconds=10))
+    yield Books(database, MultiFernet([Fernet(Fernet.generate_key())]), timedelta(days=30))
+    database.dispose()
+
+
+def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
+    """It is in the ledger once, and the producer publishes its message as if nothing had been."""
+    line.lose_the_answer_to("INSERT INTO deliveries")
+    message = books.ledger.record(intake.read(EVENT))
+    assert line.lost.is_set()
+    assert message == Message("evt-1", "acme", "refund.completed", 0, books.row().queued_at)
+    assert books.ledger.record(intake.read(EVENT)) is None
+    with pytest.raises(EventConflict):
+        books.ledger.record(intake.read({**EVENT, "amount": "1"}))
+
+
+def test_a_claim_whose_answer_was_lost_knows_itself(books: Books, line: Line) -> None:
+    """It is one attempt, claimed by the worker that asked, and by nobody else."""
+    books.register()
+    message = books.accept()
+    line.lose_the_answer_to("UPDATE deliveries")
+    delivery = books.claim(message)
+    assert line.lost.is_set()
+    assert (delivery.number, books.row().attempts) == (1, 1)
+    assert not isinstance(books.ledger.claim(message), Delivery)
+
+
+def test_a_finish_whose_answer_was_lost_knows_itself(books: Books, line: Line) -> None:
+    """The retry is this worker's to publish; one that comes late for it is still late."""
+    books.register()
+    delivery = books.claim(books.accept())
+    decision = RetryAt(delivery.started_at + timedelta(minutes=5), Ladder.FAST)
+    line.lose_the_answer_to("INSERT INTO attempts")
+    assert books.finish(delivery, Outcome.UNAVAILABLE, decision)
+    assert line.lost.is_set()
+    assert books.outcomes() == [Outcome.UNAVAILABLE]
+    books.sql("UPDATE deliveries SET turn = turn + 1")
+    assert not books.finish(delivery, Outcome.UNAVAILABLE, decision)
+
+
+def test_a_release_whose_answer_was_lost_takes_no_second_batch(books: Books, line: Line) -> None:
+    """What must not run twice does not: the caller hears that nobody knows."""
+    books.register()
+    for number in range(4):
+        message = books.accept(f"evt-{number}")
+        assert books.hold(message)
+    line.lose_the_answer_to("UPDATE deliveries")
+    with pytest.raises(AnswerLost):
+        books.backlog.release("acme", 2)
+    assert len(books.sql("SELECT id FROM deliveries WHERE state = :held", held=State.HELD)) == 2
+
+
+def test_a_connection_that_died_while_idle_is_not_used(
+    books: Books, caplog: pytest.LogCaptureFixture, database_url: str
+) -> None:
+    """It is found dead before anything is sent over it, so that even what must not run twice goes through."""
+    books.sql("SELECT 1")
+    other = Database(database_url)
+    other.rows(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND pid <> pg_backend_pid()"))  # fmt: skip
+    other.dispose()
+    books.database.rows(text("UPDATE deliveries SET turn = turn"))
+    assert "ledger.away" not in caplog.text
+
+
+def test_a_line_that_stands_still_holds_nobody_for_long(books: Books, line: Line) -> None:
+    """A producer hears LedgerUnavailable within its bound; the same event again is the same event."""
+    books.ledger._patience = timedelta(seconds=0.5)
+    books.sql("SELECT 1")  # a pooled connection: nothing but this side's own bound can end the wait
+    heard = threading.Event()
+
+    def hand_over() -> None:
+        with pytest.raises(LedgerUnavailable):
+            books.ledger.record(intake.read(EVENT))
+        heard.set()
+
+    with line.standing_still():
+        producer = threading.Thread(target=hand_over)
+        producer.start()
+        assert heard.wait(10)
+        producer.join()
+    books.ledger._patience = timedelta(seconds=10)
+    books.ledger.record(intake.read(EVENT))
+    assert len(books.sql("SELECT id FROM deliveries")) == 1
+
+
+def test_waiting_for_a_free_connection_is_bounded_too(books: Books) -> None:
+    """With every connection taken, a caller hears that the ledger is busy."""
+    for _ in range(8):
+        books.database._places.acquire()
+    with books.database.within(timedelta(seconds=0.1)), pytest.raises(LedgerBusy, match="no database connection"):
+        books.sql("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "fault"),
+    [
+        ("SELECT 1/0", LedgerFault),
+        ("INSERT INTO merchants (id, url) VALUES ('acme', 'https://acme.example')", LedgerFault),
+        ("SET LOCAL ROLE pg_monitor; DELETE FROM merchants", LedgerFault),
+        ("SELECT 'x'::int", LedgerFault),
+        ("SELECT * FROM nowhere", LedgerUnavailable),
+        ("SET LOCAL statement_timeout = '10ms'; SELECT pg_sleep(5)", LedgerBusy),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", AnswerLost),
+        ("SET LOCAL transaction_read_only = on; DELETE FROM merchants", LedgerUnavailable),
+    ],
+)
+def test_only_what_is_away_is_unavailable(books: Books, trouble: str, fault: type[Exception]) -> None:
+    """A constraint, a privilege or a row's data is no outage, and is told apart from one."""
+    with pytest.raises(fault) as caught:
+        books.database.rows(text(trouble))
+    assert isinstance(caught.value, LedgerUnavailable) is (fault is not LedgerFault)
+    assert "\n" not in str(caught.value)
+    books.sql("SELECT 1")
+
+
+def test_a_session_that_takes_no_writes_is_given_up(books: Books, database_url: str) -> None:
+    """The sessions of a database that was read-only for a while are replaced at the first write that they refuse."""
+    name = books.sql("SELECT current_database()")[0][0]
+    books.database.dispose()
+    admin = Database(database_url)
+    admin.rows(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    assert books.sql("SELECT 1")
+    admin.rows(text("SET default_transaction_read_only = off"))
+    admin.rows(text(f"ALTER DATABASE {name} SET default_transaction_read_only = off"))
+    admin.dispose()
+    books.accept()
+    assert books.row().state == State.PENDING
+
+
+def test_one_outage_is_two_lines(books: Books, line: Line, caplog: pytest.LogCaptureFixture, database_url: str) -> None:
+    """However many ask meanwhile: one when it begins, and one when it is over."""
+    name = books.sql("SELECT current_database()")[0][0]
+    admin = Database(database_url.replace(f"/{name}", "/postgres"))
+    caplog.set_level(logging.WARNING)
+    admin.rows(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+    admin.rows(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"))
+    for _ in range(5):
+        with pytest.raises(LedgerUnavailable):
+            books.sql("SELECT 1")
+    admin.rows(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
+    admin.dispose()
+    books.sql("SELECT 1")
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["ledger.away", "ledger.back"]
+
+
+def test_limits_hold_for_each_statement_and_stay_nowhere(books: Books, database_url: str) -> None:
+    """They travel with the statement, so that a session lent out by a pooler keeps nothing of them."""
+    books.database = Database(database_url, connections=1)
+    for name, limited in (("statement_timeout", "15s"), ("lock_timeout", "5s"), ("TimeZone", "UTC")):
+        assert books.sql(f"SHOW {name}")[0][0] == limited
+    with books.database.transaction() as transaction:
+        assert transaction.rows(text("SHOW idle_in_transaction_session_timeout"))[0][0] == "1min"
+    with books.database.engine.connect() as connection:
+        raw = connection.connection.cursor()
+        raw.execute("SHOW statement_timeout")
+        assert raw.fetchone() == ("0",)
+    books.database.dispose()
+
+
+def test_what_the_url_says_wins(database_url: str, line: Line) -> None:
+    """Options, a name for the application, a time-out, and several hosts of which the first is not there."""
+    more = "?options=-csearch_path%3Dshop%20-cstatement_timeout%3D7s&application_name=shop&connect_timeout=3"
+    hosts = line.url.replace("127.0.0.1", "127.0.0.1:1,127.0.0.1")
+    database = Database(f"{hosts}{more}&target_session_attrs=read-write")
+    shown = {
+        name: database.rows(text(f"SHOW {name}"))[0][0]
+        for name in ("search_path", "statement_timeout", "lock_timeout", "application_name")
+    }
+    database.dispose()
+    assert shown == {
+        "search_path": "shop",
+        "statement_timeout": "7s",
+        "lock_timeout": "5s",
+        "application_name": "shop",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://u:p@h/db?pool_size=3", "pool_size is no parameter of PostgreSQL's"),
+        ("postgresql://u:secret%@h/db", "it cannot be read"),
+        ("postgresql://u:secret@h/db?client_encoding=latin1", "client_encoding must be utf8"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_one_line(url: str, why: str) -> None:
+    """It names the parameter, and shows no piece of a password."""
+    with pytest.raises(SettingsError, match=why) as caught:
+        Database(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_statements_count_together_or_not_at_all(books: Books) -> None:
+    """A transaction that fails in its last statement leaves nothing."""
+
+    def two_acts() -> None:
+        with books.database.transaction() as transaction:
+            transaction.rows(text("INSERT INTO merchants (id) VALUES ('acme')"))
+            transaction.rows(text("SELECT 1/0"))
+
+    with pytest.raises(LedgerFault):
+        two_acts()
+    assert books.sql("SELECT id FROM merchants") == []
+
+
+def test_connections_are_not_kept_for_ever(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past their age they are replaced, so that a name that has moved is looked up again."""
+    assert books.database.engine.pool._recycle == 300
+    pid = "SELECT pg_backend_pid()"
+    before = books.sql(pid)
+    assert books.sql(pid) == before
+    monkeypatch.setattr(books.database.engine.pool, "_recycle", 0)
+    assert books.sql(pid) != before

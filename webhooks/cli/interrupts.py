@@ -1,0 +1,21 @@
+"""Ctrl-C and SIGTERM, for commands that must not be cut off from an answer."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def held_back() -> Iterator[threading.Event]:
+    """Let a wish to end wait for the end of the block, and tell it by the event: what was under way is done anyway."""
+    told = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(how, lambda *_: told.set()) for how in signals]
+    try:
+        yield told
+    finally:
+        for how, handler in zip(signals, before, strict=True):
+            signal.signal(how, handler)

@@ -1,0 +1,63 @@
+"""An operator's act: what it changes and its line in the audit count together, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from sqlalchemy import Executable, Row
+
+from webhooks.errors import AnswerLost
+from webhooks.ledger.audit import line, lines
+from webhooks.ledger.database import Database, Transaction
+
+
+class Rows(Protocol):
+    """What runs statements: the database, each in a transaction of its own, or an act, all in one."""
+
+    def rows(
+        self, statement: Executable, values: Mapping[str, Any] | None = None, *, repeatable: bool = False
+    ) -> Sequence[Row[Any]]:
+        """Run a statement and return its rows; see Database.rows."""
+        ...
+
+
+class Act:
+    """One transaction; see `act`."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def rows(
+        self,
+        statement: Executable,
+        values: Mapping[str, Any] | None = None,
+        *,
+        repeatable: bool = False,  # noqa: ARG002 - nothing is repeated within an act
+    ) -> Sequence[Row[Any]]:
+        """Run one more statement and return its rows."""
+        return self._transaction.rows(statement, values)
+
+    def note(self, what: str, *, why: str | None = None, who: str | None = None) -> None:
+        """Add a line to the audit; who it was is the person at this terminal, unless it is said."""
+        self.rows(line(what, why=why, who=who))
+
+    def note_deliveries(self, what: str, delivery_ids: Sequence[str], *, why: str | None = None) -> None:
+        """Add what names these deliveries to the audit, in as many lines as that takes; none for none."""
+        if delivery_ids:
+            self.rows(lines(what, delivery_ids, why=why))
+
+
+@contextmanager
+def act(database: Database, unsure: str, look: str) -> Iterator[Act]:
+    """Run what belongs together in one transaction, whatever it raises undoing all of it.
+
+    Where the answer to its end is lost, AnswerLost says what is not known (`unsure`, such as "acme was set"), and with
+    which command to look.
+    """
+    try:
+        with database.transaction() as transaction:
+            yield Act(transaction)
+    except AnswerLost as error:
+        raise AnswerLost(f"it is not known whether {unsure}: {error}; look with: {look}") from error

@@ -1,0 +1,110 @@
+"""How a connection to PostgreSQL is made and judged, so that no state is ever set on it.
+
+Behind a pooler that hands out its connections by transaction (PgBouncer), what one session sets is another's surprise:
+limits travel with each statement instead, and what the URL says is handed to libpq as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import parse_dsn
+
+from webhooks.errors import SettingsError
+
+# Where the URL says otherwise, it wins.
+_DEFAULTS: Mapping[str, Any] = {
+    "application_name": "webhooks",
+    "client_encoding": "utf8",
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+# A statement of ours is done in milliseconds; what takes longer is stuck, and a stuck worker helps nobody.
+_LIMITS: Mapping[str, str] = {
+    "statement_timeout": "15s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "60s",
+    "TimeZone": "UTC",
+}
+_LEAST_CONNECT_S = 2  # libpq takes anything shorter for this
+
+READ_ONLY = "25006"
+# The session is of no more use, whatever the statement was: a standby, a shutdown, a connection that broke.
+_CONDEMNING = re.compile(r"25006|25P0[34]|57P..|08...", re.ASCII)
+_AWAY = re.compile(r"25006|25P0[34]|57P..|08...|53...|58...", re.ASCII)
+_BUSY = re.compile(r"57014|55P03|40...", re.ASCII)
+_OUTDATED = frozenset({"42P01", "42703"})  # no such table, no such column
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way to one database: what libpq is told, and the limits that go in front of each statement."""
+
+    parameters: Mapping[str, Any]
+    limits: str
+    hosts: int
+
+    def connect(self, seconds: float) -> Any:
+        """Return a new connection within about so many seconds; the URL's own `connect_timeout` goes first."""
+        share = max(int(seconds / self.hosts), _LEAST_CONNECT_S)
+        return psycopg2.connect(**{"connect_timeout": share, **self.parameters})
+
+
+def read_url(url: str) -> Way:
+    """Read a PostgreSQL URL as libpq does: several hosts, `options`, and every parameter that it knows.
+
+    Raises SettingsError with one line that shows no piece of a password.
+    """
+    try:
+        given = parse_dsn(url.replace("postgresql+psycopg2://", "postgresql://", 1))
+    except psycopg2.Error as error:
+        unknown = re.search(r'invalid URI query parameter: "([a-z_]+)"', str(error))
+        what = f"{unknown[1]} is no parameter of PostgreSQL's" if unknown else "it cannot be read"
+        raise SettingsError(f"WEBHOOKS_DATABASE_URL: {what}") from None
+    if given.get("client_encoding", "utf8").lower().replace("-", "") not in {"utf8", "auto"}:
+        raise SettingsError("WEBHOOKS_DATABASE_URL: client_encoding must be utf8; leave it out")
+    options = given.get("options", "").lower()
+    limits = {name: value for name, value in _LIMITS.items() if f"{name.lower()}=" not in options}
+    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in limits.items())
+    return Way(
+        {**_DEFAULTS, **given, "client_encoding": "utf8"},
+        f"SELECT {settings}; " if settings else "",
+        given.get("host", "").count(",") + 1,
+    )
+
+
+def is_alive(connection: Any) -> bool:
+    """Whether a pooled connection is still open, as far as this side knows; costs no round trip.
+
+    What can be read where nothing was asked is the end of the stream, or the server's last words before it.
+    """
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return not poller.poll(0)
+
+
+def condemns(code: str | None) -> bool:
+    """Whether an error with this SQLSTATE says something about the session, and nothing about the statement."""
+    return code is not None and _CONDEMNING.fullmatch(code) is not None
+
+
+def is_away(code: str) -> bool:
+    """Whether the ledger cannot be used now: the connection, the server, its disk or its memory."""
+    return _AWAY.fullmatch(code) is not None
+
+
+def is_busy(code: str | None) -> bool:
+    """Whether this statement got no lock or took too long, while others may pass."""
+    return code is not None and _BUSY.fullmatch(code) is not None
+
+
+def is_outdated(code: str | None) -> bool:
+    """Whether a table or column is missing."""
+    return code in _OUTDATED
