@@ -21,22 +21,27 @@ from celery.worker import state as worker_state
 from redis import Redis
 
 from tests.databases import Databases
-from tests.merchant import TestCA
+from tests.merchant import Reply, TestCA
 from tests.system import System, settings_of
+from webhooks import deliver, parts
 from webhooks.app import app, celery_settings
 from webhooks.embedded import Servers
 from webhooks.ledger.tables import metadata
 from webhooks.once import once
+from webhooks.policy.breaker import BreakerState
 from webhooks.settings import get_settings
 from webhooks.stage import wait_until
 
-SETTINGS = {
+BUSY = Reply(503, headers=[("Retry-After", "3")])
+"""Unavailable, and the retry waits long enough to be looked at."""
+
+SETTINGS: dict[str, Any] = {
     # Ladders as short as a test can tell their steps apart; half of the slow steps lie beyond the horizon.
     "fast_waits": "0.1,0.2,0.3,0.4,0.1,0.2,0.3,0.4,0.5",
     "slow_waits": "0.2,0.4,1.5,0.3,0.6",
     "horizon": 0.35,
     "deadline": 2,
-    "sweep_interval": 0.25,
+    "sweep_interval": 0.5,
     # One delivery may walk the whole fast ladder; eleven failures open the breaker, which stays open.
     "breaker_min_attempts": 11,
 }
@@ -143,6 +148,29 @@ def system(everybody: System, celery_session_worker: object, caplog: pytest.LogC
 
 
 @pytest.fixture
+def database_url(everybody: System) -> str:
+    """The shared system's ledger."""
+    return everybody.environment["WEBHOOKS_DATABASE_URL"]
+
+
+@pytest.fixture
 def acme() -> str:
     """The id of a merchant that no other test knows."""
     return f"acme-{next(_names)}"
+
+
+@pytest.fixture
+def event(acme: str) -> dict[str, str]:
+    """A money event for `acme`."""
+    return {"id": f"{acme}-1", "type": "payment.status_changed", "status": "paid", "merchant_id": acme}
+
+
+def open_breaker(system: System, merchant_id: str) -> list[str]:
+    """Have as many deliveries fail as open the breaker, and wait until it has opened; returns their ids."""
+    event = {"type": "refund.completed", "merchant_id": merchant_id}
+    ids = [
+        deliver.delay({**event, "id": f"{merchant_id}-opener-{number}"}).id
+        for number in range(SETTINGS["breaker_min_attempts"])
+    ]
+    system.wait_until(lambda: parts.gate().show(merchant_id).state is BreakerState.PAUSED, "the breaker opens")
+    return ids
