@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis import Redis
 
 from tests.databases import Databases
@@ -15,6 +16,12 @@ from tests.system import System, settings_of
 from webhooks import parts
 from webhooks.embedded import Servers
 from webhooks.once import once
+
+# No test is timed by accident: how long an example takes is the machine's affair.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

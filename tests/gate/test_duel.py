@@ -14,9 +14,7 @@ from webhooks.gate.values import Admitted
 from webhooks.policy.breaker import Effect
 
 _AGREED_STEPS = 20_000
-_MANY = settings(
-    max_examples=100, stateful_step_count=80, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+_MANY = settings(max_examples=100, stateful_step_count=80, database=None, suppress_health_check=list(HealthCheck))
 _DELIVERIES = st.integers(0, 7).map("delivery-{}".format)
 _EFFECTS = st.sampled_from(Effect)
 _RECENT = st.integers(1, 5)
