@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg2
 import pytest
-from cryptography.fernet import Fernet
+from hypothesis import HealthCheck, settings
 from redis import Redis
 
+from tests.databases import Databases
 from tests.merchant import TestCA
-from tests.system import System
+from tests.system import System, settings_of
 from webhooks import parts
 from webhooks.embedded import Servers
-from webhooks.ledger import schema
-from webhooks.ledger.database import Database
 from webhooks.once import once
 
-_TEMPLATE = "webhooks_template"
-_numbers = itertools.count()
+# No test is timed by accident: how long an example takes is the machine's affair.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    """A Redis and a PostgreSQL that no other pytest process uses; PostgreSQL has a migrated template."""
+    """A Redis and a PostgreSQL that no other pytest process uses."""
     with Servers() as running:
-        _administer(running, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", f"CREATE DATABASE {_TEMPLATE}")
-        database = Database(running.postgres.url(_TEMPLATE))
-        schema.upgrade(database)
-        database.dispose()
         yield running
 
 
-def _administer(servers: Servers, *statements: str) -> None:
-    connection = psycopg2.connect(servers.postgres.url())
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-    connection.close()
+@pytest.fixture(scope="session")
+def databases(servers: Servers) -> Databases:
+    """The databases of this process's PostgreSQL."""
+    return Databases(servers.postgres)
 
 
 @pytest.fixture
@@ -53,12 +46,10 @@ def redis_url(servers: Servers) -> str:
 
 
 @pytest.fixture
-def database_url(servers: Servers) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """A migrated, empty PostgreSQL database."""
-    name = f"test_{next(_numbers)}"
-    _administer(servers, f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
-    yield servers.postgres.url(name)
-    _administer(servers, f"DROP DATABASE {name} WITH (FORCE)")
+    with databases.one() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +63,7 @@ def system(
     servers: Servers, redis_url: str, database_url: str, ca: TestCA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[System]:
     """The whole system on empty servers; nothing runs until the test starts it."""
-    settings = {
-        "WEBHOOKS_DATABASE_URL": database_url,
-        "WEBHOOKS_BROKER_URL": redis_url,
-        "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
-        "WEBHOOKS_CA_BUNDLE": str(ca.pem),
-        "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
-    }
+    settings = settings_of(database_url, redis_url, ca)
     with System(servers, ca, tmp_path, settings, monkeypatch) as running:
         yield running
     _forget()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import func, update
 
-from webhooks import intake, parts
+from webhooks import intake, parts, tasks
+from webhooks.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.ledger.tables import deliveries
 from webhooks.model import Message
@@ -31,6 +35,16 @@ def attempt_again(message: Message) -> Decision | SetAside:
     due_now = update(deliveries).where(deliveries.c.id == message.id).values(due_at=func.now())
     (row,) = parts.database().rows(due_now.returning(deliveries.c.turn))
     return attempt(Message(message.id, message.merchant_id, message.type, row.turn, datetime.now(UTC)))
+
+
+def take(redis: Any) -> Message | None:
+    """Take the message that has waited longest on the broker, as a worker does; None where there is none."""
+    raw = redis.rpop(DELIVERIES)
+    if raw is None:
+        return None
+    envelope = json.loads(raw)
+    (identity,), *_ = json.loads(base64.b64decode(envelope["body"]))
+    return tasks._message(identity, envelope["headers"])
 
 
 def send(event: object) -> Decision | SetAside:

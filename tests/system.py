@@ -14,6 +14,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography.fernet import Fernet
 from redis import Redis
 from sqlalchemy import text
 
@@ -29,6 +30,17 @@ from webhooks.stage import Program, Stage, wait_until
 SECRET = "a secret of the tests"
 
 _commands = itertools.count()
+
+
+def settings_of(database_url: str, redis_url: str, ca: TestCA) -> dict[str, str]:
+    """Return the settings of a system on these servers, whose merchants are on the loopback."""
+    return {
+        "WEBHOOKS_DATABASE_URL": database_url,
+        "WEBHOOKS_BROKER_URL": redis_url,
+        "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
+        "WEBHOOKS_CA_BUNDLE": str(ca.pem),
+        "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
+    }
 
 
 class System:
@@ -179,8 +191,13 @@ class System:
             logs = "\n\n".join(f"{program.log.name}:\n{program.last_lines(40)}" for program in self.stage.programs)
             raise AssertionError(f"{error}\n{self.counted()}\n{logs}") from error
 
+    def close(self) -> None:
+        """End what was started: merchants, clients and processes."""
+        self._stack.close()
+        self._stage = None
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
+        self.close()

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhooks.errors import InvalidEvent
@@ -174,6 +174,7 @@ _JSON = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(more=st.dictionaries(st.text(), _JSON, max_size=5))
 def test_any_json_object_round_trips(more: dict[str, Any]) -> None:
     """Whatever JSON an event holds, the merchant reads the same back; nothing else escapes as an error."""

@@ -10,8 +10,9 @@ from tests.faults.proxy import Proxy
 from tests.system import System
 
 _LONGEST_FIRST = (
-    "test_waiting_retries_of_a_killed_worker_arrive_once",
     "test_a_load_with_retries_a_purge_and_a_release",
+    "test_killed_in_mid_post_three_times",
+    "test_consuming_again_soon_after_a_long_absence",
 )
 
 _BATCH = 50_000  # rows that one statement makes well within the ledger's time limit, also on a busy machine

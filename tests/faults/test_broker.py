@@ -91,7 +91,7 @@ def test_a_redis_that_refuses_writes(system: System, refusing: Callable[[Redis],
     accepted = _accept(0)
     redis = system.redis()
     with refusing(redis):
-        accepted += [number for start in range(1, 5) for number in _accept(50 * start)]
+        accepted += [number for start in range(1, 5) for number in _accept(20 * start)]
         old = "SELECT 1 FROM deliveries HAVING max(accepted_at) < now() - interval '4 seconds'"
         system.wait_until(lambda: system.sql(old), "four seconds have passed")
     system.wait_for_count(State.DELIVERED, len(accepted), timeout=30)
@@ -101,7 +101,7 @@ def test_a_redis_that_refuses_writes(system: System, refusing: Callable[[Redis],
 
 
 def _accept(first: int) -> list[str]:
-    return [deliver.delay({**PAID, "id": f"evt-{number}"}).id for number in range(first, first + 50)]
+    return [deliver.delay({**PAID, "id": f"evt-{number}"}).id for number in range(first, first + 20)]
 
 
 def _assert_once(merchant: Merchant, accepted: list[str]) -> None:

@@ -78,17 +78,17 @@ def test_a_lease_that_a_lost_report_left_behind(system: System) -> None:
 
 
 def test_three_sweeps_at_once_send_once(system: System, make_rows: MakeRows) -> None:
-    """Three beats, and two workers that take their sweeps, over 500 due rows: 500 POSTs (D6)."""
+    """Three beats, and two workers that take their sweeps, over 150 due rows: 150 POSTs (D6)."""
     system.set(recover_after=2, lane=100)
     merchant = system.merchant("acme")
-    make_rows(500)
+    make_rows(150)
     for number in range(3):
         system.stage.run(
             f"beat-{number}", "-m", "celery", "-A", "webhooks", "beat", "-l", "INFO", ready="beat: Starting..."
         )
     for number in range(2):
         system.stage.worker(f"worker-{number}")
-    system.wait_for_count(State.DELIVERED, 500, timeout=60)
+    system.wait_for_count(State.DELIVERED, 150, timeout=60)
     assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
 
 
@@ -98,12 +98,12 @@ def test_sweeps_without_their_lease_publish_once(
     """Even where each believes that it is alone, eight sweeps at once take every row once."""
     system.set(max_queued=10_000)
     system.merchant("acme")
-    make_rows(2000)
+    make_rows(600)
     monkeypatch.setattr(parts.sweep_lease(), "alone", lambda _rest: _everybody())
     redis = system.redis()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: tasks.sweeper().tick(), range(8)))
-    assert redis.llen(DELIVERIES) == 2000
+    assert redis.llen(DELIVERIES) == 600
 
 
 @contextmanager

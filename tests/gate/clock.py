@@ -12,7 +12,7 @@ from webhooks.gate.scripts import Script, compose
 
 _KEY = "clock"
 _LUA = f"local function now_us()\n  return tonumber(redis.call('GET', '{_KEY}'))\nend\n"
-_START_US = 1_796_092_638_234_567  # the sixteen digits of a stamp of today, none of them round
+START_US = 1_796_092_638_234_567  # the sixteen digits of a stamp of today, none of them round
 
 
 def scripts_under_test(parts: Mapping[str, str] | None = None) -> dict[str, Script]:
@@ -29,8 +29,8 @@ class Clock:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self.now_us = _START_US
-        self.set(_START_US)
+        self.now_us = START_US
+        self.set(START_US)
 
     @property
     def now(self) -> datetime:

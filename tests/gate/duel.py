@@ -7,8 +7,8 @@ from itertools import count
 from typing import TypeVar
 
 from tests.breaker_model import US, BreakerModel
-from tests.gate.clock import Clock
-from webhooks.gate.gate import Gate
+from tests.gate.clock import START_US
+from tests.gate.watched import Watched
 from webhooks.gate.values import Admitted, Busy, Held, Offer, Probe, Release
 from webhooks.policy.breaker import BreakerRules, Effect
 
@@ -35,15 +35,14 @@ class Disagreement(AssertionError):
 class Duel:
     """One merchant's gate and its model; `steps` counts the calls in which they agreed."""
 
-    def __init__(self, clock: Clock, gate: Gate) -> None:
+    def __init__(self, gate: Watched) -> None:
         self.merchant_id = f"merchant {next(_merchants)}"
         self.model = BreakerModel(RULES)
         self.steps = 0
         self.slots: list[str] = []
         self.admissions: list[Admitted] = []
         self._gate = gate
-        self._clock = clock
-        self._now = clock.now_us
+        self._now = START_US
 
     def pass_time(self, wait_us: int) -> None:
         """Let time pass."""
@@ -104,7 +103,7 @@ class Duel:
 
     def _tick(self) -> int:
         self._now += 1
-        self._clock.set(self._now)
+        self._gate.now_us = self._now
         return self._now
 
     def _same(self, lua: _T, model: _T, call: str) -> _T:

@@ -8,31 +8,27 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.gate.clock import Clock, scripts_under_test
 from tests.gate.duel import RULES, Duel, seconds
-from webhooks.gate.gate import Gate
+from tests.gate.watched import Watched
 from webhooks.gate.values import Admitted
 from webhooks.policy.breaker import Effect
 
 _AGREED_STEPS = 20_000
-_MANY = settings(
-    max_examples=100, stateful_step_count=80, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+_MANY = settings(max_examples=100, stateful_step_count=80, database=None, suppress_health_check=list(HealthCheck))
 _DELIVERIES = st.integers(0, 7).map("delivery-{}".format)
 _EFFECTS = st.sampled_from(Effect)
 _RECENT = st.integers(1, 5)
 
 
 class _Machine(RuleBasedStateMachine):
-    """Random deliveries, answers and time steps; the test sets the clock and the gate of all runs."""
+    """Random deliveries, answers and time steps; the test sets the gate of all runs."""
 
-    clock: ClassVar[Clock]
-    gate: ClassVar[Gate]
+    gate: ClassVar[Watched]
     agreed: ClassVar = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.duel = Duel(self.clock, self.gate)
+        self.duel = Duel(self.gate)
 
     def teardown(self) -> None:
         _Machine.agreed += self.duel.steps
@@ -80,9 +76,9 @@ class _Machine(RuleBasedStateMachine):
             self.duel.reset()
 
 
-def test_model_and_lua_agree_on_every_step(redis_url: str, clock: Clock) -> None:
+def test_model_and_lua_agree_on_every_step(redis_url: str) -> None:
     """Hypothesis looks for calls after which they differ, and finds none in 20,000 steps."""
-    _Machine.clock, _Machine.gate, _Machine.agreed = clock, Gate(redis_url, RULES, scripts_under_test()), 0
+    _Machine.gate, _Machine.agreed = Watched(redis_url, RULES), 0
 
     while _Machine.agreed < _AGREED_STEPS:
         run_state_machine_as_test(_Machine, settings=_MANY)

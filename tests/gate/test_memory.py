@@ -11,6 +11,7 @@ from tests.gate.clock import Clock, scripts_under_test
 from tests.gate.duel import RULES, Duel
 from tests.gate.script import MERCHANT, admitted, attempts, released
 from tests.gate.walk import Walk
+from tests.gate.watched import Watched
 from webhooks.gate.gate import Gate
 from webhooks.gate.keys import keys_of
 from webhooks.policy.breaker import BreakerRules, Effect
@@ -46,10 +47,9 @@ def test_a_busy_merchant_takes_two_kilobytes(client: redis.Redis, redis_url: str
     assert max(before, _bytes_of(client, merchant)) <= 2048
 
 
-def test_every_key_expires_whatever_is_called(client: redis.Redis, redis_url: str, clock: Clock) -> None:
+def test_every_key_expires_whatever_is_called(client: redis.Redis, redis_url: str) -> None:
     """After each of 600 random moves, no key is without an end."""
-    gate = Gate(redis_url, RULES, scripts_under_test())
-    duel = Duel(clock, gate)
+    duel = Duel(Watched(redis_url, RULES))
     walk = Walk(duel, seed=1)
     seen = set()
     for _ in range(600):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
 
-from tests.gate.clock import Clock, scripts_under_test
 from tests.gate.duel import RULES, Disagreement, Duel
 from tests.gate.walk import Walk
+from tests.gate.watched import Watched
 from webhooks.errors import GateUnavailable
-from webhooks.gate.gate import Gate
 
 _FILES = ("admit", "common", "drained", "lane", "offer", "report", "show", "window")
 _OTHER_WAY = {">=": ">", "<=": "<", ">": ">=", "<": "<=", "==": "~=", "~=": "==", "min": "max", "max": "min"}
@@ -25,16 +25,16 @@ _EQUIVALENT = {"math.abs(current - newest) > rules.buckets"}
 
 
 @pytest.mark.parametrize("name", _FILES)
-def test_every_changed_comparison_is_noticed(name: str, redis_url: str, clock: Clock) -> None:
+def test_every_changed_comparison_is_noticed(name: str, redis_url: str) -> None:
     """Each `<` that becomes `<=`, each `==` that becomes `~=` makes model and Lua differ, or the script fail."""
-    unnoticed = [line for line, mutant in _mutants(name) if not _is_noticed(name, mutant, redis_url, clock)]
+    unnoticed = [line for line, mutant in _mutants(name) if not _is_noticed(name, mutant, redis_url)]
 
     assert [line for line in unnoticed if not any(equivalent in line for equivalent in _EQUIVALENT)] == []
 
 
-def test_the_lua_as_it_is_passes_the_same_walks(redis_url: str, clock: Clock) -> None:
+def test_the_lua_as_it_is_passes_the_same_walks(redis_url: str) -> None:
     """What notices the mutants agrees with the original."""
-    assert not _is_noticed("admit", _text("admit"), redis_url, clock)
+    assert not _is_noticed("admit", _text("admit"), redis_url)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_the_lua_as_it_is_passes_the_same_walks(redis_url: str, clock: Clock) ->
         ("window", "write_bucket(number, 0, 0)", ""),
     ],
 )
-def test_named_slips_are_noticed(name: str, right: str, wrong: str, redis_url: str, clock: Clock) -> None:
+def test_named_slips_are_noticed(name: str, right: str, wrong: str, redis_url: str) -> None:
     """So are a forgotten line, another number of the pacing, and digits lost from a stamp."""
     assert right in _text(name)
 
-    assert _is_noticed(name, _text(name).replace(right, wrong), redis_url, clock)
+    assert _is_noticed(name, _text(name).replace(right, wrong), redis_url)
 
 
 def _text(name: str) -> str:
@@ -75,13 +75,11 @@ def _mutants(name: str) -> Iterator[tuple[str, str]]:
             yield changed.strip(), "".join([*lines[:at], changed, *lines[at + 1 :]])
 
 
-def _is_noticed(name: str, text: str, redis_url: str, clock: Clock) -> bool:
-    gate = Gate(redis_url, RULES, scripts_under_test({name: text}))
+def _is_noticed(name: str, text: str, redis_url: str) -> bool:
     try:
-        for seed in range(_WALKS):
-            Walk(Duel(clock, gate), seed).go(_MOVES)
+        with contextlib.closing(Watched(redis_url, RULES, {name: text})) as gate:
+            for seed in range(_WALKS):
+                Walk(Duel(gate), seed).go(_MOVES)
     except (Disagreement, GateUnavailable):
         return True
-    finally:
-        gate.close()
     return False

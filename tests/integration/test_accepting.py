@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import psycopg2
 import pytest
 from psycopg2.extras import RealDictCursor
@@ -11,7 +9,7 @@ from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.system import SECRET, System
-from webhooks import app, deliver, intake, record
+from webhooks import app, deliver, record
 from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable, NotPossible
 from webhooks.model import State
 from webhooks.signing import verify
@@ -88,21 +86,6 @@ def test_countdown_delays_the_first_attempt(system: System) -> None:
     assert system.redis().llen("deliveries") == 0
 
 
-def test_a_countdown_waits_in_the_ledger_and_not_in_a_worker(system: System) -> None:
-    """It comes when it is due, and one past the delivery's age is refused (I7)."""
-    merchant = system.merchant("acme")
-    system.start()
-    deliver.apply_async((EVENT,), countdown=4)
-    assert system.redis().llen("deliveries") == 0
-    (row,) = system.sql("SELECT queued_at FROM deliveries")
-    assert row.queued_at is None
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    (accepted,) = system.sql("SELECT accepted_at FROM deliveries")
-    assert merchant.requests[0].at - accepted.accepted_at >= timedelta(seconds=4)
-    with pytest.raises(NotPossible, match="expired"):
-        deliver.apply_async(({**EVENT, "id": "evt-2"},), countdown=30 * 24 * 3600)
-
-
 def test_ledger_down_means_not_accepted(system: System) -> None:
     """Without the ledger `delay` fails with one clear error, and publishes nothing."""
     system.set(database_url="postgresql://nobody@127.0.0.1:1/none")
@@ -156,49 +139,6 @@ def test_conflict_inside_a_transaction_leaves_it_usable(system: System, database
     assert system.counted() == {State.PENDING: 2}
 
 
-def test_the_sweep_publishes_after_the_commit(system: System, database_url: str) -> None:
-    """An event that was recorded in a transaction arrives soon after its commit, and none that was rolled back."""
-    merchant = system.merchant("acme")
-    system.start()
-    plain = psycopg2.connect(database_url)
-    for number in range(3):
-        record(plain, {**EVENT, "id": f"evt-{number}"})
-    plain.commit()
-    record(plain, {**EVENT, "id": "never"})
-    plain.rollback()
-    plain.close()
-    system.wait_for_count(State.DELIVERED, 3)
-    assert sorted(str(request.webhook_id) for request in merchant.requests) == ["evt-0", "evt-1", "evt-2"]
-
-
-def test_sent_by_name_is_recorded_by_the_worker(system: System) -> None:
-    """A complete event from code without this package is recorded, then delivered; a second copy changes nothing."""
-    merchant = system.merchant("acme")
-    system.start()
-    for _ in range(2):
-        app.send_task("webhooks.deliver", args=[EVENT])
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    app.send_task("webhooks.deliver", args=[{name: EVENT[name] for name in ("id", "merchant_id", "type")}])
-    app.send_task("webhooks.deliver", args=[{**EVENT, "id": "evt-2"}])
-    system.wait_for_state(State.DELIVERED, "evt-2")
-    assert [request.webhook_id for request in merchant.requests] == ["evt-1", "evt-2"]
-
-
-@pytest.mark.parametrize("task_id", ["one-message", "order/42"])
-def test_by_name_without_an_id_twice_is_one_delivery(system: System, task_id: str) -> None:
-    """A message may come twice: its own id names the event, itself or, where it cannot, by what is made of it."""
-    merchant = system.merchant("acme")
-    system.start()
-    nameless = {name: value for name, value in EVENT.items() if name != "id"}
-    for _ in range(2):
-        app.send_task("webhooks.deliver", args=[nameless], task_id=task_id)
-    deliver.delay({**EVENT, "id": "evt-after"})
-    system.wait_for_count(State.DELIVERED, 2)
-    system.wait_until(lambda: not system.redis().hlen("unacked"), "both messages have been read")
-    assert len(merchant.requests) == 2
-    assert {request.webhook_id for request in merchant.requests} == {"evt-after", intake.id_from(task_id)}
-
-
 def test_by_name_while_the_ledger_is_away(system: System) -> None:
     """The message is the event's only copy then: it is put back, and recorded once the ledger is there."""
     merchant = system.merchant("acme")
@@ -209,21 +149,6 @@ def test_by_name_while_the_ledger_is_away(system: System) -> None:
     merchant.wait_for(1, timeout=30)
     system.wait_for_state(State.DELIVERED, "evt-1")
     assert "Traceback" not in worker.log.read_text()
-
-
-def test_nonsense_by_name_is_refused_in_one_line(system: System) -> None:
-    """An invalid event by name ends as a failed task with the reason in the log, and the worker goes on."""
-    merchant = system.merchant("acme")
-    worker = system.start()
-    app.send_task("webhooks.deliver", args=[{"type": "kyc.status_changed"}])
-    app.send_task("webhooks.deliver", args=[EVENT], kwargs={"surprise": 1})
-    app.send_task("webhooks.deliver", args=[])
-    deliver.delay({**EVENT, "id": "evt-after"})
-    system.wait_for_state(State.DELIVERED, "evt-after")
-    system.wait_until(
-        lambda: "merchant_id: must be a non-empty string" in worker.last_lines(200), "the reason is logged"
-    )
-    assert len(merchant.requests) == 1
 
 
 def test_broker_down_is_made_up_for(system: System) -> None:
@@ -247,17 +172,3 @@ def test_broker_lost_under_a_running_worker(system: System) -> None:
     system.servers.redis.start()
     system.wait_for_count(State.DELIVERED, 50, timeout=60)
     assert sorted(str(request.webhook_id) for request in merchant.requests) == sorted(ids)
-
-
-def test_unknown_merchant_is_held_until_it_is_registered(system: System) -> None:
-    """An event for an unknown merchant is accepted, held without an attempt, and released by an address."""
-    merchant = system.merchant("acme", registered=False)
-    system.start()
-    deliver.delay(EVENT)
-    system.wait_for_state(State.HELD, "evt-1")
-    assert system.delivery("evt-1")["held_for"] == "address"
-    assert system.delivery("evt-1")["attempts"] == 0
-    system.register("acme", merchant)
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    assert system.delivery("evt-1")["fast_spent"] == 0
-    assert len(merchant.requests) == 1

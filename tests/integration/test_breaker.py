@@ -1,33 +1,53 @@
-"""The breaker with real workers: one merchant's dead endpoint costs nobody anything."""
+"""The breaker on the real ledger, gate and broker, attempt by attempt, in the test's own time.
+
+What of it needs workers stands below, and in tests/worker; the rules alone, and their numbers, in tests/gate.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from itertools import pairwise
 from signal import SIGKILL
 from typing import Any
 
 import pytest
 
+from tests import courier
+from tests.gate.clock import Clock, scripts_under_test
 from tests.merchant import Merchant, Reply, Stall
 from tests.system import System
 from webhooks import deliver, parts, tasks
-from webhooks.model import HeldFor, State
-from webhooks.policy.breaker import BreakerState, Effect
+from webhooks.app import DELIVERIES
+from webhooks.delivery import SetAside
+from webhooks.gate.gate import Gate
+from webhooks.model import HeldFor, Message, State
+from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
+from webhooks.policy.decisions import Delivered, RetryAt
+from webhooks.settings import get_settings
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
+HELD = SetAside(HeldFor.BREAKER)
+OPENERS = BreakerRules().min_attempts
+AN_INSTANT = timedelta(microseconds=1)
 
-EVERY_THREAD = 40  # a lane in which nothing is held: what is released to an endpoint that fails goes once a second
-SHORT = {"breaker_pause": 1, "breaker_max_pause": 6, "fast_waits": "60,60,60,60,60,60,60,60,60"}
+
+@pytest.fixture
+def clock(system: System, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of this process's gate, which stands where the test sets it."""
+    clock = Clock(system.redis())
+    gate = Gate(system.servers.redis.url, get_settings().breaker, scripts_under_test())
+    monkeypatch.setattr(parts.gate, "_made", [gate])
+    return clock
 
 
 def accept(count: int, merchant_id: str, prefix: str = "evt") -> list[str]:
     """Accept so many money events for a merchant; returns their ids."""
-    return [
-        deliver.delay({**PAID, "id": f"{merchant_id}-{prefix}-{number}", "merchant_id": merchant_id}).id
-        for number in range(count)
-    ]
+    return [deliver.delay(event(merchant_id, f"{prefix}-{number}")).id for number in range(count)]
+
+
+def event(merchant_id: str, name: str) -> dict[str, str]:
+    """Return a money event for a merchant."""
+    return {**PAID, "id": f"{merchant_id}-{name}", "merchant_id": merchant_id}
 
 
 def state_of(merchant_id: str) -> BreakerState:
@@ -35,143 +55,126 @@ def state_of(merchant_id: str) -> BreakerState:
     return parts.gate().show(merchant_id).state
 
 
-def open_breaker(system: System, merchant: Merchant, merchant_id: str) -> list[str]:
-    """Have five deliveries fail, and wait until the breaker has opened."""
+def opened(merchant: Merchant, merchant_id: str) -> None:
+    """Have as many attempts fail as open the breaker; their retries are far."""
+    merchant.answers(Reply(503, headers=[("Retry-After", "3600")]))
+    for number in range(OPENERS):
+        assert state_of(merchant_id) is BreakerState.WORKING
+        assert isinstance(courier.send(event(merchant_id, f"opener-{number}")), RetryAt)
+    assert state_of(merchant_id) is BreakerState.PAUSED
     merchant.answers(503)
-    ids = accept(5, merchant_id, "opener")
-    system.wait_until(lambda: state_of(merchant_id) is not BreakerState.WORKING, "the breaker opens")
-    return ids
 
 
-def test_five_failing_deliveries_open_it(system: System) -> None:
+def held(count: int, merchant_id: str) -> list[Message]:
+    """Accept so many deliveries, which an open breaker holds."""
+    messages = [courier.accept(event(merchant_id, f"held-{number}")) for number in range(count)]
+    assert [courier.attempt(message) for message in messages] == [HELD] * count
+    return messages
+
+
+def the_probe(system: System) -> Message:
+    """Have the sweep offer a probe, and no second one; returns its message."""
+    system.redis().delete(DELIVERIES)  # retries that count down
+    assert tasks.sweeper().tick().probes == 1
+    assert tasks.sweeper().tick().probes == 0
+    message = courier.take(system.redis())
+    assert message
+    assert message.slot
+    return message
+
+
+def test_failing_deliveries_open_it(system: System, clock: Clock) -> None:
     """Five failures open the breaker; what comes after is held, without a POST and without an attempt spent."""
-    system.set(breaker_pause=60, breaker_max_pause=60)
     merchant = system.merchant("acme")
-    system.start()
-    open_breaker(system, merchant, "acme")
-    posts = len(merchant.requests)
-    fresh = accept(10, "acme", "fresh")
-    system.wait_for_state(State.HELD, *fresh)
-    assert len(merchant.requests) == posts
-    for delivery_id in fresh:
-        delivery = system.delivery(delivery_id)
+    opened(merchant, "acme")
+    for message in held(10, "acme"):
+        delivery = system.delivery(message.id)
         assert (delivery["held_for"], delivery["attempts"], delivery["fast_spent"]) == (HeldFor.BREAKER, 0, 0)
+    assert len(merchant.requests) == OPENERS
 
 
 def test_one_delivery_that_fails_five_times_opens_it(system: System) -> None:
     """Attempts count, not deliveries: one that fails five times opens it as well, and is then held itself."""
-    system.set(breaker_pause=60, breaker_max_pause=60, fast_waits="0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1")
     merchant = system.merchant("acme")
     merchant.answers(503)
-    system.start()
-    (only,) = accept(1, "acme")
-    system.wait_for_state(State.HELD, only)
-    assert len(merchant.requests) == 5
-    assert system.delivery(only)["fast_spent"] == 5
+    only = courier.accept(event("acme", "only"))
+    courier.attempt(only)
+    for _ in range(OPENERS - 1):
+        assert state_of("acme") is BreakerState.WORKING
+        assert isinstance(courier.attempt_again(only), RetryAt)
     assert state_of("acme") is BreakerState.PAUSED
+    assert courier.attempt_again(only) == HELD
+    assert len(merchant.requests) == OPENERS
+    assert system.delivery(only.id)["fast_spent"] == OPENERS
 
 
 @pytest.mark.parametrize("status", [404, 429, 302])
 def test_what_answers_never_opens_it(system: System, status: int) -> None:
-    """A hundred answers of 404, of 429 or of 302 leave it closed: the endpoint is there."""
-    system.set(fast_waits="60,60", slow_waits="60,60", lane=EVERY_THREAD)
+    """Twenty answers of 404, of 429 or of 302 leave it closed, and count as what was answered."""
     merchant = system.merchant("acme")
     merchant.answers(status)
-    system.start()
-    accept(100, "acme")
-    merchant.wait_for(100, timeout=60)
-    system.wait_until(lambda: system.sql("SELECT count(*) AS n FROM attempts")[0].n == 100, "100 attempts are recorded")
-    assert state_of("acme") is BreakerState.WORKING
-    assert system.counted() == {State.PENDING: 100}
+    for number in range(20):
+        assert isinstance(courier.send(event("acme", str(number))), RetryAt)
+    shown = parts.gate().show("acme")
+    assert (shown.state, shown.successes, shown.failures) == (BreakerState.WORKING, 20, 0)
+    assert system.counted() == {State.PENDING: 20}
 
 
-def test_four_in_five_open_it_and_fewer_do_not(system: System) -> None:
-    """79 failures in 100 attempts do not open it; the next failures, at 80 %, do."""
-    system.set(**{**SHORT, "breaker_pause": 60, "breaker_max_pause": 60, "lane": EVERY_THREAD})
+def test_pauses_double_up_to_the_most_and_each_has_one_post(system: System, clock: Clock) -> None:
+    """The merchant sees one POST a cycle, after pauses of 5, 10, 20, 30, 30 minutes, and neither a moment earlier."""
     merchant = system.merchant("acme")
-    system.start()
-    merchant.answers(200)
-    system.wait_for_state(State.DELIVERED, *accept(21, "acme", "good"))
-    merchant.answers(503)
-    accept(79, "acme", "bad")
-    merchant.wait_for(100)
-    system.wait_until(lambda: parts.gate().show("acme").failures == 79, "79 failures are counted")
-    assert state_of("acme") is BreakerState.WORKING
-    accept(5, "acme", "worse")  # 84 of 105 are 80 %
-    system.wait_until(lambda: state_of("acme") is BreakerState.PAUSED, "the breaker opens")
-    assert len(merchant.requests) == 105
+    opened(merchant, "acme")
+    held(10, "acme")
+    for number, minutes in enumerate((5, 10, 20, 30, 30), OPENERS):
+        assert len(merchant.requests) == number
+        clock.advance(timedelta(minutes=minutes) - AN_INSTANT)
+        assert tasks.sweeper().tick().probes == 0
+        clock.advance(AN_INSTANT)
+        message = the_probe(system)
+        assert isinstance(courier.attempt(message), RetryAt)
+        assert courier.attempt_again(message) == HELD
+    assert len(merchant.requests) == OPENERS + 5
 
 
-def test_pauses_double_up_to_the_most_and_each_has_one_post(system: System) -> None:
-    """The merchant sees one POST a cycle, after pauses of 1, 2, 4, 6, 6 (5, 10, 20, 30, 30 minutes, shortened)."""
-    system.set(**SHORT)
+def test_after_a_success_all_that_was_held_arrives_once(system: System, clock: Clock) -> None:
+    """The probe's success closes it, lets the next one go at once, and everything that was held arrives, each once."""
     merchant = system.merchant("acme")
-    system.start()
-    open_breaker(system, merchant, "acme")
-    accept(10, "acme", "held")
-    merchant.wait_for(5 + 5, timeout=60)
-    times = [request.at.timestamp() for request in merchant.requests[4:]]
-    pauses = [later - earlier for earlier, later in pairwise(times)]
-    for seen, wanted in zip(pauses, (1, 2, 4, 6, 6), strict=True):
-        assert wanted <= seen <= wanted + 2.2, pauses  # up to a tick of the sweep, and a busy machine
-
-
-def test_after_a_success_all_that_was_held_arrives_once(system: System) -> None:
-    """When a probe succeeds the breaker closes, and everything that was held arrives, each delivery once."""
-    system.set(**{**SHORT, "breaker_pause": 6})
-    merchant = system.merchant("acme")
-    system.start()
-    open_breaker(system, merchant, "acme")
-    accept(60, "acme", "held")
-    # On a slow machine a few of them have probed by the time the last one is held.
-    system.wait_until(lambda: sum(parts.views().count_held("acme").values()) >= 50, "they are held")
+    opened(merchant, "acme")
+    messages = held(60, "acme")
     merchant.forget()
     merchant.answers(200)
-    held = [row.id for row in system.sql("SELECT id FROM deliveries WHERE state = 'held'")]
-    system.wait_for_state(State.DELIVERED, *held, timeout=60)
+    clock.advance(timedelta(minutes=5))
+    assert courier.attempt(the_probe(system)) == Delivered()
     assert state_of("acme") is BreakerState.WORKING
+    redis = system.redis()
+    while message := courier.take(redis):  # no tick of the sweep is needed: each success lets the next ones go
+        clock.advance(AN_INSTANT)
+        assert courier.attempt(message) == Delivered()
     posts = Counter(request.webhook_id for request in merchant.requests)
-    assert {delivery_id: posts[delivery_id] for delivery_id in held} == dict.fromkeys(held, 1)
-    first, second = (request.at for request in merchant.requests[:2])
-    assert second - first <= timedelta(seconds=2), "the release begins within two seconds of the probe's success"
-    system.sql("UPDATE deliveries SET due_at = now(), sweep_at = now(), queued_at = NULL WHERE state = 'pending'")
-    system.wait_for_count(State.DELIVERED, 65)
+    assert posts == {message.id: 1 for message in messages}
 
 
-def test_no_delivery_burns_its_attempts_as_the_eternal_probe(system: System) -> None:
+def test_no_delivery_burns_its_attempts_as_the_eternal_probe(system: System, clock: Clock) -> None:
     """With more held deliveries than probes, none has spent two attempts more than another."""
-    # A failed probe's retry comes well within the pause, so that it is held again before the next probe is chosen.
-    system.set(fast_waits=",".join(["0.2"] * 9), breaker_pause=1, breaker_max_pause=1, sweep_interval=0.1)
     merchant = system.merchant("acme")
-    merchant.answers(503)
-    system.start()
-    open_breaker(system, merchant, "acme")
-    accept(8, "acme", "held")  # younger than the five that have spent one
-    merchant.wait_for(5 + 12, timeout=90)
-    spent = [row.fast_spent for row in system.sql("SELECT fast_spent FROM deliveries")]
-    assert max(spent) - min(spent) <= 1, spent
-    assert system.counted().get("failed", 0) == 0
+    opened(merchant, "acme")
+    held(8, "acme")
+    for _ in range(20):
+        clock.advance(timedelta(minutes=30))
+        message = the_probe(system)
+        courier.attempt(message)
+        assert courier.attempt_again(message) == HELD
+    spent = [row.fast_spent for row in system.sql("SELECT fast_spent FROM deliveries WHERE state = 'held'")]
+    assert (len(spent), min(spent), max(spent)) == (8, 2, 3)
 
 
-def test_other_merchants_notice_nothing(system: System) -> None:
-    """While 10,000 deliveries of one merchant are held, and while they are released, another one's arrive at once."""
-    system.set(breaker_pause=4, breaker_max_pause=4, fast_waits="60,60")
-    dead, healthy = system.merchant("dead"), system.merchant("healthy")
-    worker = system.start()
-    open_breaker(system, dead, "dead")
-    hold_rows(system, "dead", 10_000)
-    for number in range(10):
-        deliver.delay({**PAID, "id": f"healthy-{number}", "merchant_id": "healthy"})
-    healthy.wait_for(10, timeout=10)
-    assert parts.views().count_held("dead")[HeldFor.BREAKER] >= 9_990
-    dead.answers(200)
-    dead.wait_until(lambda requests: len(requests) > 50, timeout=30, what="the release is under way")
-    before = len(healthy.requests)
-    ids = [deliver.delay({**PAID, "id": f"meanwhile-{number}", "merchant_id": "healthy"}).id for number in range(20)]
-    healthy.wait_for(before + 20, timeout=10)
-    assert sum(parts.views().count_held("dead").values()) > 0, "the release should still be under way"
-    system.wait_for_state(State.DELIVERED, *ids)
-    assert "Traceback" not in worker.log.read_text()
+def test_gate_away_is_no_outage(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """With the gate's Redis out of reach deliveries arrive all the same, and the log says so once."""
+    system.set(redis_url="redis://127.0.0.1:1/0")
+    merchant = system.merchant("acme")
+    assert [courier.send(event("acme", str(number))) for number in range(10)] == [Delivered()] * 10
+    assert len(merchant.requests) == 10
+    assert [record.getMessage().partition(":")[0] for record in caplog.records].count("gate.away") == 1
 
 
 def hold_rows(system: System, merchant_id: str, count: int) -> None:
@@ -190,58 +193,7 @@ def hold_rows(system: System, merchant_id: str, count: int) -> None:
     system.sql("ANALYZE deliveries")
 
 
-def test_operators_look_and_reset(system: System) -> None:
-    """`inspect breaker` and `breaker show` tell how it stands; a reset, by either command, releases at once."""
-    system.set(breaker_pause=600, breaker_max_pause=600, fast_waits="60,60")
-    merchant = system.merchant("acme")
-    system.start()
-    open_breaker(system, merchant, "acme")
-    held = accept(3, "acme", "held")
-    system.wait_for_state(State.HELD, *held)
-    told = system.run("celery", "-A", "webhooks", "inspect", "breaker", "acme", "--json").stdout
-    assert '"state": "paused"' in told
-    assert '"held": 3' in told
-    assert '"failures": 5' in told
-    assert "paused" in system.run("webhooks", "breaker", "list").stdout
-    merchant.answers(200)
-    assert system.run("celery", "-A", "webhooks", "control", "reset_breaker", "acme").returncode == 0
-    assert parts.audit().latest(1)[0]["what"] == "breaker reset of acme"
-    system.wait_for_state(State.DELIVERED, *held)
-    pause(parts.gate(), "acme")
-    more = accept(3, "acme", "more")
-    system.wait_for_state(State.HELD, *more)
-    merchant.answers(200)
-    assert "3 held deliveries are being released" in system.run("webhooks", "breaker", "reset", "acme").stdout
-    system.wait_for_state(State.DELIVERED, *more)
-
-
-def test_a_new_address_starts_afresh(system: System) -> None:
-    """Setting a new address closes the breaker, and what was held goes to the new one."""
-    system.set(breaker_pause=600, breaker_max_pause=600, fast_waits="60,60")
-    merchant = system.merchant("acme")
-    system.start()
-    open_breaker(system, merchant, "acme")
-    held = accept(3, "acme", "held")
-    system.wait_for_state(State.HELD, *held)
-    moved = system.merchant("acme", registered=False)
-    done = system.run("webhooks", "merchant", "set", "acme", "--url", moved.url())
-    assert done.returncode == 0, done.stderr
-    system.wait_for_state(State.DELIVERED, *held)
-    assert {request.webhook_id for request in moved.requests} >= set(held)
-
-
-def test_gate_away_is_no_outage(system: System) -> None:
-    """With the gate's Redis out of reach deliveries arrive all the same, and the log says so once."""
-    system.set(redis_url="redis://127.0.0.1:1/0")
-    merchant = system.merchant("acme")
-    worker = system.start()
-    accept(30, "acme")
-    merchant.wait_for(30)
-    system.wait_for_count(State.DELIVERED, 30)
-    assert worker.log.read_text().count("gate.away") == 1
-
-
-@pytest.mark.parametrize("held", [1_000, 100_000])
+@pytest.mark.parametrize("held", [1_000, 20_000])
 def test_an_idle_tick_costs_the_same_however_many_are_held(
     system: System, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
@@ -287,23 +239,30 @@ def touched(system: System) -> int:
 
 
 def test_a_probe_whose_worker_was_killed_is_given_up_after_its_lease(system: System) -> None:
-    """The next probe comes when the lease is over and not before, and its success closes the breaker."""
+    """The next probe comes when the lease is over and not before; its success closes the breaker, and all arrive."""
     lease = timedelta(seconds=3)
-    system.set(**SHORT, deadline=2, lease_margin=1)
+    system.set(breaker_pause=1, deadline=2, lease_margin=1, fast_waits="60,60")
     merchant = system.merchant("acme")
     worker = system.start()
-    open_breaker(system, merchant, "acme")
-    held = accept(5, "acme", "held")
+    merchant.answers(503)
+    accept(OPENERS, "acme", "opener")
+    system.wait_until(lambda: state_of("acme") is not BreakerState.WORKING, "the breaker opens")
+    waiting = accept(20, "acme", "held")
     merchant.answers(Reply.raw(Stall()))
-    merchant.wait_for(5 + 1)
+    merchant.wait_for(OPENERS + 1)
     system.wait_until(lambda: state_of("acme") is BreakerState.PROBING, "a probe is out")
     worker.stop(SIGKILL)
     merchant.answers(200)
     system.stage.worker("another")
-    merchant.wait_for(5 + 2)
-    killed, after = merchant.requests[5], merchant.requests[6]
+    merchant.wait_for(OPENERS + 2)
+    killed, after = merchant.requests[OPENERS : OPENERS + 2]
     assert after.at - killed.at >= lease
     assert after.webhook_id != killed.webhook_id
-    system.wait_for_state(State.DELIVERED, *held, timeout=60)
+    system.wait_for_state(State.DELIVERED, *waiting, timeout=60)
     assert state_of("acme") is BreakerState.WORKING
     assert [step["outcome"] for step in system.delivery(str(killed.webhook_id))["journey"]] == ["unknown", "delivered"]
+    posts = Counter(request.webhook_id for request in merchant.requests[OPENERS:])
+    assert {delivery_id: posts[delivery_id] for delivery_id in waiting} == {
+        **dict.fromkeys(waiting, 1),
+        str(killed.webhook_id): 2,
+    }

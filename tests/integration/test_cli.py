@@ -8,7 +8,6 @@ import pytest
 
 from tests.system import SECRET, System
 from webhooks import deliver, parts
-from webhooks.model import State
 
 EVENT = {"id": "evt-1", "type": "kyc.status_changed", "status": "approved", "merchant_id": "acme", "note": "a body"}
 
@@ -76,29 +75,6 @@ def test_mistakes_are_answered_in_one_line(system: System, arguments: list[str],
     done = system.run("webhooks", *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert why in done.stderr
-
-
-def test_deliveries_are_listed_and_shown_with_their_attempts(system: System) -> None:
-    """`delivery show` tells the whole journey, and no command prints a body."""
-    merchant = system.merchant("acme")
-    merchant.answers(404)
-    system.start()
-    deliver.delay(EVENT)
-    deliver.delay({**EVENT, "id": "evt-2", "merchant_id": "nobody"})
-    system.wait_for_state(State.FAILED, "evt-1")
-    system.wait_for_state(State.HELD, "evt-2")
-    shown = system.run("webhooks", "delivery", "show", "evt-1").stdout
-    assert "failed: rejected" in shown
-    assert "404" in shown
-    listed = system.run("webhooks", "delivery", "list").stdout
-    assert "held for address" in listed
-    as_json = json.loads(system.run("webhooks", "delivery", "show", "evt-1", "--json").stdout)
-    assert [(step["number"], step["status"], step["outcome"]) for step in as_json["journey"]] == [(1, 404, "rejected")]
-    failed = json.loads(
-        system.run("webhooks", "delivery", "list", "--json", "--state", "failed", "--merchant", "acme").stdout
-    )
-    assert [item["id"] for item in failed] == ["evt-1"]
-    assert "a body" not in shown + listed + json.dumps([as_json, failed])
 
 
 def test_status_says_how_things_stand(system: System) -> None:

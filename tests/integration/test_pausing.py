@@ -1,41 +1,11 @@
-"""An operator pauses a merchant: nothing more is sent to it until it is resumed."""
+"""Pausing and resuming asks for a merchant that there is; what a pause holds is shown in tests/worker."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.command import done, refused
+from tests.command import refused
 from tests.system import System
-from webhooks import deliver
-from webhooks.model import HeldFor, State
-
-PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
-
-
-def test_paused_merchant_is_held_and_resumed_merchant_is_released(system: System) -> None:
-    """Retries and fresh events of a paused merchant are held at sending time; resumed, the sweep lets them go."""
-    system.set(fast_waits="3,3")
-    merchant = system.merchant("acme")
-    merchant.answers(503, 200)
-    system.start()
-    retried = deliver.delay(PAID).id
-    merchant.wait_for(1, timeout=30)
-    paused = done("merchant", "pause", "acme", "--why", "their migration")
-    assert paused["paused_at"] is not None
-    fresh = [deliver.delay(PAID).id for _ in range(5)]
-    system.wait_for_state(State.HELD, retried, *fresh)
-    for delivery_id in (retried, *fresh):
-        assert system.delivery(delivery_id)["held_for"] == HeldFor.OPERATOR
-    assert len(merchant.requests) == 1
-    assert done("merchant", "show", "acme")["held"] == {"operator": 6}
-    assert done("merchant", "pause", "acme")["paused_at"] == paused["paused_at"]
-    assert done("merchant", "resume", "acme")["paused_at"] is None
-    system.wait_for_state(State.DELIVERED, retried, *fresh)
-    assert system.delivery(retried)["fast_spent"] == 1
-    assert len(merchant.requests) == 7
-    noted = [(line["what"], line["why"]) for line in done("audit")]
-    assert ("paused acme", "their migration") in noted
-    assert ("resumed acme", None) in noted
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections import Counter
 
 import pytest
 from sqlalchemy import text
 
 from tests.command import done, refused, run
-from tests.integration.test_breaker import pause
-from tests.merchant import Merchant
 from tests.system import System
-from webhooks import app, deliver, parts
+from webhooks import deliver, parts
 from webhooks.model import HeldFor, Reason, State
 
 EVENT = {"type": "kyc.status_changed", "status": "approved"}
@@ -25,55 +22,9 @@ def accept(*delivery_ids: str, merchant_id: str = "acme", **more: str) -> None:
         deliver.delay({**EVENT, **more, "id": delivery_id, "merchant_id": merchant_id})
 
 
-def fail(system: System, merchant: Merchant, *delivery_ids: str, merchant_id: str = "acme") -> None:
-    """Have deliveries end as failed: rejected."""
-    merchant.answers(404)
-    accept(*delivery_ids, merchant_id=merchant_id)
-    system.wait_for_state(State.FAILED, *delivery_ids)
-    merchant.answers(200)
-
-
 def command(system: System, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `webhooks delivery …`."""
     return system.run("webhooks", "delivery", *arguments)
-
-
-def test_a_replay_keeps_id_and_bytes_and_starts_afresh(system: System) -> None:
-    """The same id and bytes, fresh budgets and age, and attempt numbers that go on."""
-    merchant = system.merchant("acme")
-    system.start()
-    fail(system, merchant, "evt-1")
-    system.sql("UPDATE deliveries SET fast_spent = 9, slow_spent = 5, expires_at = now() + interval '1 minute'")
-    done = command(system, "replay", "evt-1", "--why", "they fixed their route")
-    assert (done.returncode, done.stdout) == (0, "evt-1: is being sent again\n")
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    first, second = merchant.requests
-    assert first.body == second.body
-    assert [request.header("X-Webhook-Attempt") for request in merchant.requests] == ["1", "2"]
-    delivery = system.delivery("evt-1")
-    assert (delivery["fast_spent"], delivery["slow_spent"], delivery["attempts"]) == (0, 0, 2)
-    assert (delivery["expires_at"] - delivery["accepted_at"]).days >= 30
-    (line,) = json.loads(system.run("webhooks", "audit", "--json").stdout)
-    assert (line["what"], line["why"], line["deliveries"]) == ("replay of evt-1", "they fixed their route", 1)
-    assert line["who"]
-
-
-def test_replaying_twice_in_a_row_sends_twice(system: System) -> None:
-    """Each accepted replay of a delivered one gives one POST with a new number, and only with --again."""
-    merchant = system.merchant("acme")
-    system.start()
-    accept("evt-1")
-    for expected in (2, 3):
-        system.wait_for_state(State.DELIVERED, "evt-1")
-        done = command(system, "replay", "evt-1", "--why", "lost")
-        assert (done.returncode, done.stderr) == (
-            1,
-            "evt-1: it was delivered; add --again to send it once more\n",
-        )
-        assert command(system, "replay", "evt-1", "--again", "--why", "lost").returncode == 0
-        merchant.wait_for(expected)
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    assert [request.header("X-Webhook-Attempt") for request in merchant.requests] == ["1", "2", "3"]
 
 
 def test_what_will_be_sent_anyway_is_not_replayed(system: System) -> None:
@@ -166,45 +117,6 @@ def test_a_failed_delivery_that_the_merchant_has_is_told(system: System) -> None
     assert done("delivery", "show", "evt-1")["note"] is None
 
 
-def test_a_bulk_replay_takes_what_was_chosen_and_nothing_else(system: System) -> None:
-    """By merchant and reason; `--dry-run` counts first, and changes nothing."""
-    acme, other = system.merchant("acme"), system.merchant("other")
-    system.start()
-    fail(system, acme, *(f"acme-{number}" for number in range(30)))
-    fail(system, other, "other-1", merchant_id="other")
-    accept("acme-good")
-    system.wait_for_state(State.DELIVERED, "acme-good")
-    chosen = ("--merchant", "acme", "--reason", "rejected")
-    counted = json.loads(command(system, "replay", *chosen, "--dry-run", "--json").stdout)
-    assert (counted["matching"], counted["by_merchant"], counted["replayed"]) == (30, {"acme": 30}, 0)
-    assert system.counted() == {State.FAILED: 31, State.DELIVERED: 1}
-    done = command(system, "replay", *chosen, "--why", "route fixed")
-    assert done.stdout == "30 deliveries are being sent again\n"
-    system.wait_for_count(State.DELIVERED, 31)
-    posts = Counter(request.webhook_id for request in acme.requests)
-    assert {posts[f"acme-{number}"] for number in range(30)} == {2}
-    assert posts["acme-good"] == 1
-    assert len(other.requests) == 1
-    (line,) = json.loads(system.run("webhooks", "audit", "--json").stdout)
-    chosen_by, _, named = line["what"].partition(": ")
-    assert (chosen_by, line["deliveries"]) == ("replay of merchant_id acme, reason rejected", 30)
-    assert set(named.split(", ")) == {f"acme-{number}" for number in range(30)}
-
-
-def test_a_replay_respects_an_open_breaker(system: System) -> None:
-    """What is replayed while its merchant's breaker is open stays held, and nothing is sent."""
-    system.set(breaker_pause=600, breaker_max_pause=600)
-    merchant = system.merchant("acme")
-    system.start()
-    fail(system, merchant, "evt-1")
-    pause(parts.gate(), "acme")
-    assert command(system, "replay", "evt-1", "--why", "try").returncode == 0
-    assert system.delivery("evt-1")["held_for"] == HeldFor.REPLAY
-    accept("after")
-    system.wait_for_state(State.HELD, "after", "evt-1")
-    assert len(merchant.requests) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -248,19 +160,3 @@ def test_cancelled_is_not_sent(system: System) -> None:
     assert len(merchant.requests_of("evt-1")) == 1
     again = command(system, "cancel", "evt-1", "evt-2", "--why", "again")
     assert again.stderr.splitlines() == ["evt-1: it is failed already", "evt-2: it is delivered already"]
-
-
-def test_a_revoke_is_refused_and_says_what_to_use(system: System) -> None:
-    """A revoke, by Flower or `celery control`, would only stop messages: it is refused, and the delivery arrives."""
-    system.set(fast_waits="2,2")
-    merchant = system.merchant("acme")
-    merchant.answers(503, 200)
-    worker = system.start()
-    accept("evt-1")
-    merchant.wait_for(1)
-    done = system.run("celery", "-A", "webhooks", "control", "revoke", "evt-1")
-    assert "webhooks delivery cancel ID" in done.stdout
-    app.control.revoke("evt-1", terminate=True)  # as Flower does
-    system.wait_until(lambda: worker.log.read_text().count("a revoke was refused") == 2, "both were refused")
-    system.wait_for_state(State.DELIVERED, "evt-1")
-    assert len(merchant.requests) == 2

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.courier import accept, attempt, attempt_again
@@ -36,7 +36,7 @@ def merchant(system: System) -> Merchant:
     return system.merchant("acme")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(fields=FIELDS)
 @example(fields={"name": "Zoë 🧾 日本", "amounts": ["0.10", "1234567890.12", "-0.00", "1e-7"], "big": 10**19 + 1})
 @example(fields={"text": '\x00\u2028</script>\\"\r\n', "\u0645\u0628\u0644\u063a": "\ufeff", "": {}})

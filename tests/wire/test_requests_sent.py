@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.merchant import Merchant, Reply, Stall
@@ -23,7 +23,7 @@ from webhooks.wire.sender import Sender, SendingRules
 OK = Answer(200, excerpt="ok")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(body=st.binary(max_size=2000))
 def test_a_merchant_receives_the_accepted_bytes_at_every_attempt(
     body: bytes, merchant: Merchant, sender: Sender
