@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -17,7 +18,9 @@ from tests import command
 from tests.system import System
 from webhooks import app, broker, deliver, health, parts, workers
 from webhooks.app import DELIVERIES, SWEEP
+from webhooks.asking import Fault, Questions, ask
 from webhooks.embedded import PostgresServer
+from webhooks.errors import BrokerUnavailable
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 from webhooks.model import State
@@ -167,6 +170,28 @@ def test_who_is_deaf(quiet_s: float, before: int | None, after: int | None, deaf
         f"then {SWEEP}": nothing,
     }
     assert bool(list(health.judge_worker(answers, "w"))) is deaf
+
+
+def test_a_part_that_is_silent_keeps_no_answer_back() -> None:
+    """The others' answers are there in time, and it is named; what follows on a part that is away is not asked."""
+    for_ever = threading.Event()
+
+    def away() -> None:
+        raise BrokerUnavailable("the broker cannot be reached")
+
+    asked: dict[str, Questions] = {
+        "ledger, writing": {"writes": for_ever.wait},
+        "gate": {"gate": lambda: "answers"},
+        "broker": {"queue": away, "workers": for_ever.wait},
+        "beat": {"beat": lambda: 1 / 0},
+    }
+    answers = ask(asked, within=timedelta(seconds=0.3))
+    assert answers["gate"] == "answers"
+    assert answers["writes"] == Fault("ledger", "it has not answered within 0.3 s")
+    assert answers["queue"] == answers["workers"] == Fault("broker", "the broker cannot be reached")
+    assert answers["beat"] == Fault("beat", "ZeroDivisionError: division by zero")
+    assert len(list(health.unanswered(answers))) == 3
+    for_ever.set()
 
 
 def test_what_is_overdue_is_named(system: System) -> None:

@@ -46,7 +46,8 @@ def status(json_: bool) -> None:
         facts = {name.replace(" ", "_"): value for name, value in _facts(answers).items()}
         print_json({**facts, "faults": [asdict(fault) for fault in faults]})
     else:
-        print_facts({name: _in_line(name, value) for name, value in _facts(answers).items()})
+        # Why something is not known is said once, as a fault.
+        print_facts({name: _in_line(name, value) for name, value in _facts(answers, unknown="?").items()})
         _print(faults)
     click.get_current_context().exit(1 if faults else 0)
 
@@ -91,9 +92,9 @@ def _not_working() -> dict[str, str]:
     return {item.merchant_id: item.state for item in parts.gate().list() if item.state != "working"}
 
 
-def _facts(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is told, by stable names; the reason stands in place of what could not be asked."""
-    told = {name: answer.text if isinstance(answer, Fault) else answer for name, answer in answers.items()}
+def _facts(answers: Mapping[str, Any], *, unknown: str | None = None) -> dict[str, Any]:
+    """Return what is told, by stable names; in place of what could not be asked stands `unknown`, or the reason."""
+    told = {name: (unknown or answer.text) if isinstance(answer, Fault) else answer for name, answer in answers.items()}
     overdue, deliveries = told["overdue"], told[f"queue {DELIVERIES}"]
     return {
         "deliveries": told["deliveries"],
