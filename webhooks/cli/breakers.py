@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import click
 
 from webhooks import parts
+from webhooks.breakers import held_of
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
-from webhooks.ledger.merchants import unknown
-from webhooks.ledger.views import Wanted
-from webhooks.model import HeldFor
 
 
 @click.group()
@@ -35,7 +33,7 @@ def list_(json_: bool) -> None:
 @as_json
 def show(merchant_id: str, json_: bool) -> None:
     """Show one merchant's breaker, and how many of its deliveries are held."""
-    facts = {**asdict(parts.gate().show(merchant_id)), "held": _held(merchant_id).number}
+    facts = {**asdict(parts.gate().show(merchant_id)), "held": held_of(merchant_id).number}
     if json_:
         print_json(facts)
     else:
@@ -47,7 +45,7 @@ def show(merchant_id: str, json_: bool) -> None:
 @as_json
 def reset(merchant_id: str, json_: bool) -> None:
     """Close a merchant's breaker and release what it holds, at once."""
-    held = _held(merchant_id)  # before they go
+    held = held_of(merchant_id)  # before they go
     parts.gate().reset(merchant_id)
     parts.audit().note(f"breaker reset of {merchant_id}")
     released = 0 if held.stay_for else held.number
@@ -57,22 +55,3 @@ def reset(merchant_id: str, json_: bool) -> None:
     else:
         stay = f"; {held.number} stay held for {held.stay_for}" if held.stay_for and held.number else ""
         click.echo(f"{merchant_id}: working; {released} held deliveries are being released{stay}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """How many deliveries a merchant has held, and what keeps all of them whatever its breaker says."""
-
-    number: int
-    stay_for: HeldFor | None
-
-
-def _held(merchant_id: str) -> _Held:
-    """Count. Raises NotPossible for a merchant nobody has heard of: not registered, and without any delivery."""
-    found = parts.merchants().find(merchant_id)
-    if found is None and not parts.views().deliveries(Wanted(merchant_id=merchant_id), 1):
-        raise unknown(merchant_id)
-    number = sum(parts.views().count_held(merchant_id).values())
-    if found is None or found.url is None:
-        return _Held(number, HeldFor.ADDRESS)
-    return _Held(number, HeldFor.OPERATOR if found.paused_at else None)

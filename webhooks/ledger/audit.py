@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import audit
@@ -21,7 +23,23 @@ class Audit:
 
     def note(self, what: str, *, why: str | None = None, deliveries: int | None = None) -> None:
         """Add a line about what the person at this terminal did; `deliveries` is how many it concerned."""
-        self._database.rows(insert(audit).values(who=_who(), what=what, why=why, deliveries=deliveries))
+        self._database.rows(insert(audit).values(who=who_is_here(), what=what, why=why, deliveries=deliveries))
+
+    @contextmanager
+    def once(
+        self, what: str, *, who: str, why: str | None = None, within: timedelta = timedelta(seconds=10)
+    ) -> Iterator[str | None]:
+        """Add a line for what is done in the block, unless there is one that young; gives who did it then, else None.
+
+        Others who ask at the same time wait for the end of the block. Where it raises, there is no line.
+        """
+        with self._database.transaction() as transaction:
+            transaction.rows(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
+            young = select(audit.c.who).where(audit.c.what == what, audit.c.at > func.now() - within)
+            done = transaction.rows(young.order_by(audit.c.id).limit(1))
+            if not done:
+                transaction.rows(insert(audit).values(who=who, what=what, why=why))
+            yield done[0].who if done else None
 
     def latest(self, count: int) -> Sequence[dict[str, Any]]:
         """Return the latest lines, the newest first."""
@@ -29,8 +47,8 @@ class Audit:
         return [row._asdict() for row in rows]
 
 
-def _who() -> str:
-    """Name the person: who became root is told by sudo."""
+def who_is_here() -> str:
+    """Name the person at this terminal: who became root is told by sudo."""
     try:
         return os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):  # a container's user needs no name
