@@ -26,6 +26,6 @@ def record(connection: Any, event: Mapping[str, Any]) -> str:
 
     `connection` is a SQLAlchemy Connection or Session (a scoped one too), or a DB-API connection (psycopg, Django).
     The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id.
-    Raises InvalidEvent and EventConflict, after which the transaction is as it was.
+    Raises InvalidEvent, EventConflict and, for what is no connection, NotPossible; the transaction is then as it was.
     """
     return recording.record(parts.ledger(), connection, event)

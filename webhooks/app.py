@@ -13,6 +13,7 @@ from celery import Celery
 from celery.loaders.app import AppLoader
 from celery.signals import worker_init
 from celery.utils.imports import cwd_in_path
+from click.core import ParameterSource
 from kombu.entity import Exchange, Queue
 
 from webhooks import parts, redis_url
@@ -40,6 +41,8 @@ def _required(settings: Settings) -> dict[str, Any]:
     where = redis_url.read(settings.broker_url.get_secret_value())
     return {
         "broker_url": where.plain,
+        "broker_read_url": where.plain,
+        "broker_write_url": where.plain,
         "broker_use_ssl": dict(where.tls) or False,  # without it, kombu verifies no certificate
         "accept_content": ["json"],
         "task_serializer": "json",
@@ -149,7 +152,18 @@ def _end(error: WebhooksError) -> NoReturn:
     sys.exit(2)
 
 
-app = Celery("webhooks", loader=Loader, log="webhooks.logs:Logs", include=["webhooks.tasks"], set_as_current=False)
+class App(Celery):  # type: ignore[misc]
+    """A Celery application whose broker is ours, whatever is in the environment for somebody else's."""
+
+    backend_cls = "webhooks.results:NoResults"
+    control_cls = "webhooks.control:Control"
+
+    def _connection(self, _url: str, *args: Any, **options: Any) -> Any:
+        # Celery would prefer a CELERY_BROKER_URL, which is there for an application of the producer's own.
+        return super()._connection(self.conf["broker_url"], *args, **options)
+
+
+app = App("webhooks", loader=Loader, log="webhooks.logs:Logs", include=["webhooks.tasks"], set_as_current=False)
 
 
 def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:
@@ -160,6 +174,8 @@ def _check_settings(context: click.Context, _option: click.Parameter, _value: ob
         # Kubernetes sets it so in every pod where a Service has the name flower, and Flower would end on it.
         del os.environ["FLOWER_PORT"]
     try:
+        if context.find_root().get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+            raise SettingsError("-b, --broker is not used: the broker is WEBHOOKS_BROKER_URL")
         celery_settings(get_settings())
     except WebhooksError as error:
         _end(error)

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, assert_never
 
-from celery import Task
+from celery import Celery, Task
 from celery.exceptions import Ignore, Reject, Retry
 from celery.result import AsyncResult
 from celery.signals import worker_shutting_down
+from celery.utils.threads import LocalStack
 from celery.worker import state as worker_state
 
 from webhooks import broker, intake, parts, telemetry
@@ -53,6 +54,23 @@ class Waiting(Exception):
 
 class Deliver(Task):  # type: ignore[misc]
     """`deliver.delay(event)`: record first, then publish. The ledger is the truth, the broker a convenience."""
+
+    request_stack = LocalStack()  # Celery makes one when it binds the task, which needs settings
+
+    @classmethod
+    def bind(cls, app: Celery) -> Any:
+        """Bind to the application; where a setting is missing, Celery would take it for bound, and for good."""
+        try:
+            return super().bind(app)
+        except BaseException:
+            cls.__bound__ = False
+            raise
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run in a worker. Whoever calls it means `delay`, and would have made the attempt in a process of theirs."""
+        if self.request.called_directly:
+            raise NotPossible("deliver is not called but sent: deliver.delay(event)")
+        return self.run(*args, **kwargs)
 
     def apply_async(
         self,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Insert, insert, select
+from sqlalchemy import Insert, func, insert, select
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import audit
@@ -25,6 +27,22 @@ class Audit:
         """Add a line about an act that changes nothing in the ledger; for others see `acts.act`."""
         self._database.rows(line(what, why=why, who=who))
 
+    @contextmanager
+    def once(
+        self, what: str, *, who: str, why: str | None = None, within: timedelta = timedelta(seconds=10)
+    ) -> Iterator[str | None]:
+        """Add a line for what is done in the block, unless there is one that young; gives who did it then, else None.
+
+        Others who ask at the same time wait for the end of the block. Where it raises, there is no line.
+        """
+        with self._database.transaction() as transaction:
+            transaction.rows(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
+            young = select(audit.c.who).where(audit.c.what == what, audit.c.at > func.now() - within)
+            done = transaction.rows(young.order_by(audit.c.id).limit(1))
+            if not done:
+                transaction.rows(line(what, why=why, who=who))
+            yield done[0].who if done else None
+
     def latest(self, count: int) -> Sequence[dict[str, Any]]:
         """Return the latest lines, the newest first."""
         rows = self._database.rows(select(audit).order_by(audit.c.id.desc()).limit(count), repeatable=True)
@@ -33,20 +51,20 @@ class Audit:
 
 def line(what: str, *, why: str | None = None, who: str | None = None) -> Insert:
     """Return the statement that adds a line; who it was is the person at this terminal, unless it is said."""
-    return insert(audit).values(who=who or _who(), what=what, why=why)
+    return insert(audit).values(who=who or who_is_here(), what=what, why=why)
 
 
 def lines(what: str, delivery_ids: Sequence[str], *, why: str | None = None) -> Insert:
     """Return the statement that adds a line which names these deliveries, or several where they are many."""
     parts = [delivery_ids[first : first + _IDS_IN_A_LINE] for first in range(0, len(delivery_ids), _IDS_IN_A_LINE)]
-    who = _who()
+    who = who_is_here()
     return insert(audit).values(
         [{"who": who, "what": f"{what} {', '.join(part)}", "why": why, "deliveries": len(part)} for part in parts]
     )
 
 
-def _who() -> str:
-    """Name the person: who became root is told by sudo."""
+def who_is_here() -> str:
+    """Name the person at this terminal: who became root is told by sudo."""
     try:
         return os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):  # a container's user needs no name
