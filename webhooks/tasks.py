@@ -7,23 +7,20 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, assert_never
+from typing import Any, assert_never
 
 from celery import Celery, Task
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore
 from celery.result import AsyncResult
 from celery.signals import worker_shutting_down
 from celery.utils.threads import LocalStack
 from celery.worker import state as worker_state
 
-from webhooks import broker, intake, parts, telemetry
+from webhooks import broker, by_name, intake, parts
 from webhooks.app import app
 from webhooks.delivery import Courier, SetAside
 from webhooks.errors import (
-    BrokerUnavailable,
-    InvalidEvent,
     LedgerFault,
-    LedgerUnavailable,
     NotPossible,
     Refused,
     Unavailable,
@@ -39,17 +36,12 @@ from webhooks.sweep import Sweep
 log = logging.getLogger(__name__)
 
 _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
-_BY_NAME_WAIT = timedelta(seconds=5)
 _stopping = threading.Event()
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
 class DeliveryFailed(Exception):
     """Shown in Flower on a FAILURE; the text is the reason."""
-
-
-class Waiting(Exception):
-    """Shown in Flower on a RETRY; the text says what the delivery waits for."""
 
 
 class Deliver(Task):  # type: ignore[misc]
@@ -87,7 +79,7 @@ class Deliver(Task):  # type: ignore[misc]
         EventConflict, NotPossible (another option, or a wait past the delivery's age) or LedgerUnavailable, and then
         nothing is accepted. A broker that is away is no error: the sweep publishes later.
         """
-        event = intake.read(_the_event(args or (), kwargs or {}))
+        event = intake.read(by_name.the_event(args or (), kwargs or {}))
         if task_id not in {None, event.id}:
             raise NotPossible(f"task_id: leave it out; the delivery's id is the event's, {event.id}")
         if options:
@@ -126,20 +118,20 @@ def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     """
     headers = task.request.headers or {}
     if "turn" not in headers:
-        _accept_by_name(task, args, kwargs)
+        by_name.accept(task, args, kwargs)
     (event,) = args
     match _attempt(_message(event, headers)):
         case Delivered():
             return
         case RetryAt(due_at=due_at, ladder=ladder):
             on = f"on the {ladder} ladder" if ladder else "after a fault of ours"
-            raise _waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
+            raise by_name.waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
         case Failed(reason=reason):
             raise DeliveryFailed(reason.value)
         case SetAside(held_for=None):
             raise Ignore
         case SetAside(held_for=held_for):
-            raise _waiting(f"held for {held_for}")
+            raise by_name.waiting(f"held for {held_for}")
         case never:
             assert_never(never)
 
@@ -151,14 +143,10 @@ def _attempt(message: Message) -> Decision | SetAside:
     except Unavailable as error:
         if not error.told_once:
             log.warning("delivery %s: %s", message.id, error)
-        raise _waiting(str(error)) from None
+        raise by_name.waiting(str(error)) from None
     except LedgerFault as error:
         log.error("delivery %s: %s", message.id, error)  # noqa: TRY400 - one line; the trace says no more
-        raise _waiting(str(error)) from None
-
-
-def _waiting(what: str) -> Retry:
-    return Retry(what, exc=Waiting(what))
+        raise by_name.waiting(str(error)) from None
 
 
 def _message(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
@@ -170,50 +158,6 @@ def _message(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message
         queued_at=datetime.fromisoformat(headers["queued_at"]),
         slot=headers.get("slot"),
     )
-
-
-def _accept_by_name(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NoReturn:
-    """Record a complete event that came without this package; until that is done the message is its only copy."""
-    try:
-        _record_by_name(task, args, kwargs)
-    except (LedgerUnavailable, LedgerFault) as error:
-        log.warning("an event by name waits for the ledger: %s", error)
-        _keep(task, args, kwargs)
-        raise _waiting(str(error)) from None
-    raise Ignore
-
-
-def _record_by_name(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Record an event by name, or note why not: its producer hears nothing."""
-    event: object = None
-    try:
-        event = _the_event(args, kwargs)
-        if not _is_known_identity(event):
-            task.apply_async((_named(event, task.request.id),))
-    except Refused as refusal:
-        refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
-        parts.refusals().note(refused)
-        telemetry.refused(refused)
-        raise
-
-
-def _named(event: object, task_id: str) -> object:
-    """Give an event without an id its message's: a message that comes twice is one delivery."""
-    return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
-
-
-def _keep(task: Deliver, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    try:
-        task.put_back(args, kwargs, _BY_NAME_WAIT)
-    except BrokerUnavailable as error:
-        raise Reject(str(error), requeue=True) from None
-
-
-def _is_known_identity(event: object) -> bool:
-    """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
-    if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
-        return False
-    return parts.ledger().is_recorded(intake.read(event).id)
 
 
 @app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
@@ -288,13 +232,6 @@ def sweeper() -> Sweep:
 
 def _release() -> Release:
     return Release(parts.resilient_gate(), parts.backlog(), publisher())
-
-
-def _the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
-    values = [*args, *kwargs.values()]
-    if len(values) != 1 or (kwargs and "event" not in kwargs):
-        raise InvalidEvent("deliver takes one argument, the event")
-    return values[0]
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

@@ -1,0 +1,92 @@
+"""An event that came complete, by task name: recorded first. Until that is done its message is the only copy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NoReturn, Protocol
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from webhooks import intake, parts, telemetry
+from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
+
+log = logging.getLogger(__name__)
+
+_WAIT = timedelta(seconds=5)
+
+
+class Waiting(Exception):
+    """Shown in Flower on a RETRY; the text says what the delivery waits for."""
+
+
+class ByName(Protocol):
+    """What is needed of the task at hand."""
+
+    @property
+    def request(self) -> Any:
+        """Its message, as Celery knows it."""
+
+    def apply_async(self, args: tuple[Any, ...]) -> Any:
+        """Accept an event."""
+
+    def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
+        """Send the message at hand once more, as it came; raises BrokerUnavailable."""
+
+
+def accept(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NoReturn:
+    """Record a complete event that came without this package; until that is done the message is its only copy."""
+    try:
+        _record(task, args, kwargs)
+    except (LedgerUnavailable, LedgerFault) as error:
+        log.warning("an event by name waits for the ledger: %s", error)
+        _keep(task, args, kwargs)
+        raise waiting(str(error)) from None
+    raise Ignore
+
+
+def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Record an event by name, or note why not: its producer hears nothing."""
+    event: object = None
+    try:
+        event = the_event(args, kwargs)
+        if not _is_known_identity(event):
+            task.apply_async((_named(event, task.request.id),))
+    except Refused as refusal:
+        refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
+        parts.refusals().note(refused)
+        telemetry.refused(refused)
+        raise
+
+
+def _named(event: object, task_id: str) -> object:
+    """Give an event without an id its message's: a message that comes twice is one delivery."""
+    return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
+
+
+def _keep(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    try:
+        task.put_back(args, kwargs, _WAIT)
+    except BrokerUnavailable as error:
+        raise Reject(str(error), requeue=True) from None
+
+
+def _is_known_identity(event: object) -> bool:
+    """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
+    if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
+        return False
+    return parts.ledger().is_recorded(intake.read(event).id)
+
+
+def waiting(what: str) -> Retry:
+    """Return what ends a task that waits, with a word of what for."""
+    return Retry(what, exc=Waiting(what))
+
+
+def the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
+    """Return a task's one argument. Raises InvalidEvent where there is none, or another."""
+    values = [*args, *kwargs.values()]
+    if len(values) != 1 or (kwargs and "event" not in kwargs):
+        raise InvalidEvent("deliver takes one argument, the event")
+    return values[0]
