@@ -209,10 +209,10 @@ def _of_each_host(url: str) -> list[str]:
 
 
 def _is_clear(url: str) -> bool:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         return parts.port != 0 and parts.netloc.count("@") <= 1
-    except ValueError:  # the port is no number
+    except ValueError:  # brackets that don't fit, or a port that is no number
         return False
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
+from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Probe, Wait
 from webhooks.gate.values import Release as Slots
@@ -17,6 +19,8 @@ from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.leases import Lease, Term
 from webhooks.publishing import Publisher
 from webhooks.release import Release
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,29 @@ class Sweep:
     def tick(self, *, rest: timedelta = timedelta()) -> Swept:
         """Do what is due now, unless another tick is at it or was done within `rest`.
 
-        Raises Unavailable when the ledger or the broker is away; the next tick tries again.
+        Raises Unavailable when the ledger or the broker is away, and LedgerFault when a step was refused for good,
+        after the others; the next tick tries again.
         """
         with self.lease.alone(rest) as term:
             return self._work(term) if term else Swept()
 
     def _work(self, term: Term) -> Swept:
-        expired = self.backlog.expire()
-        buried = self._bury() if term.asked else 0
-        published = self._publish_due(term)
-        probes, released = self._ask_for_the_held(term)
+        """Take every step, also past one that the ledger refuses for good: that one stands still, and no other."""
+        refused: list[LedgerFault] = []
+
+        def step(work: Callable[[], _T], otherwise: _T) -> _T:
+            try:
+                return work()
+            except LedgerFault as fault:
+                refused.append(fault)
+                return otherwise
+
+        expired = step(self.backlog.expire, 0)
+        buried = step(self._bury, 0) if term.asked else 0
+        published = step(lambda: self._publish_due(term), 0)
+        probes, released = step(lambda: self._ask_for_the_held(term), (0, 0))
+        for fault in refused:
+            raise fault  # so that this tick does not count as done
         return Swept(expired, buried, published, probes, released)
 
     def _bury(self) -> int:

@@ -169,7 +169,7 @@ def sweep() -> None:
         if not error.told_once:
             log.warning("sweep: %s; the next tick tries again", error)
     except LedgerFault as error:
-        log.error("sweep: %s; what comes after it in a tick stands still until that is mended", error)  # noqa: TRY400
+        log.error("sweep: %s; what it was about stands still until that is mended", error)  # noqa: TRY400
 
 
 @app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]

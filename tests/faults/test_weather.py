@@ -17,8 +17,9 @@ from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
 from webhooks import deliver, parts, tasks
+from webhooks.app import DELIVERIES
 from webhooks.delivery import SetAside
-from webhooks.errors import LedgerBusy, LedgerUnavailable
+from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
 from webhooks.gate.values import Probe, Release
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
@@ -203,6 +204,26 @@ def test_a_claim_that_took_too_long_is_handed_back(system: System) -> None:
     row = system.delivery("evt-1")
     assert (row["state"], row["attempts"], row["sending_since"]) == (State.PENDING, 0, None)
     assert parts.gate().show("acme").in_flight == 0
+
+
+_REFUSE_TO_EXPIRE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ROW WHEN (OLD.id = 'bad') EXECUTE FUNCTION refuse()
+"""
+
+
+def test_a_row_that_cannot_be_changed_stops_one_step_of_the_sweep(system: System) -> None:
+    """What is due is published and what is held goes all the same; the tick does not count as done."""
+    system.merchant("acme")
+    hold_rows(system, "acme", 1)
+    for delivery_id in ("bad", "due"):
+        courier.accept({**EVENT, "id": delivery_id})
+    system.sql("UPDATE deliveries SET expires_at = now(), sweep_at = now() + interval '1 h' WHERE id = 'bad'")
+    system.sql(_REFUSE_TO_EXPIRE)
+    with pytest.raises(LedgerFault, match="not this one"):
+        tasks.sweeper().tick()
+    assert system.redis().llen(DELIVERIES) == 2
+    assert parts.pulse().last_done().finished_at is None
 
 
 def _twenty_more(system: System) -> None:
