@@ -12,11 +12,11 @@ from typing import Any
 from webhooks import control as _control  # noqa: F401 - makes `celery inspect breaker` known
 from webhooks import parts
 from webhooks.app import app
-from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable
+from webhooks.errors import EventConflict, InvalidEvent, LedgerFault, LedgerUnavailable
 from webhooks.ledger import recording
 from webhooks.tasks import deliver
 
-__all__ = ["EventConflict", "InvalidEvent", "LedgerUnavailable", "app", "deliver", "record"]
+__all__ = ["EventConflict", "InvalidEvent", "LedgerFault", "LedgerUnavailable", "app", "deliver", "record"]
 
 logging.getLogger("webhooks").addHandler(logging.NullHandler())  # where nothing is set up, nothing is said on stderr
 

@@ -1,4 +1,4 @@
-"""Looking into the broker: how deep a queue is, since when its oldest message waits, and whether beat lives."""
+"""What is known of the broker: how deep a queue is, since when its oldest message waits, and whether beat lives."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, Ledger
 log = logging.getLogger(__name__)
 
 _WAIT = timedelta(seconds=5)
+_NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what kombu's own JSON writes in an object
+_LONGEST_WHERE = 200
 
 
 class Waiting(Exception):
@@ -51,6 +53,7 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
     event: object = None
     try:
         event = the_event(args, kwargs)
+        _refuse_notation(event, "event")
         if not _is_known_identity(event):
             task.apply_async((_named(event, task.request.id),))
     except Refused as refusal:
@@ -58,6 +61,21 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
         parts.refusals().note(refused)
         telemetry.refused(refused)
         raise
+
+
+def _refuse_notation(value: object, where: str) -> None:
+    """Refuse what Celery at the sender made of a date or an amount: nobody can tell it from data that looks like it."""
+    match value:
+        case {"__type__": str(kind), "__value__": _, **rest} if kind in _NOTATION and not rest:
+            raise InvalidEvent(f"{where}: Celery's notation for a {kind}; write it as text before sending")
+        case dict():
+            for key, item in value.items():
+                _refuse_notation(item, f"{where}.{key}"[:_LONGEST_WHERE])
+        case list():
+            for index, item in enumerate(value):
+                _refuse_notation(item, f"{where}[{index}]"[:_LONGEST_WHERE])
+        case _:
+            pass
 
 
 def _named(event: object, task_id: str) -> object:

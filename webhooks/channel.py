@@ -94,7 +94,7 @@ class Channel(redis.Channel):
         """Read what was taken from a queue; what isn't a message at all is dropped, and ends no worker."""
         try:
             return super()._brpop_read(**options)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             log.error("something in the queue is no message, and was dropped: %s", type(error).__name__)  # noqa: TRY400
             raise Empty from None
 

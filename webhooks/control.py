@@ -77,6 +77,8 @@ _took_s: dict[str, float] = {}  # when it last took a message from which
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def _note_start(sender: Any, **_: Any) -> None:
+    if sender.app is not app:
+        return  # a producer's own worker
     _started_with.update(dict.fromkeys(sender.app.amqp.queues.consume_from, time.monotonic()))
 
 

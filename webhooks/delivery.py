@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
 SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
+_LAST_TRIES = 3  # to write down an answer once the process is told to stop: a failover may just be over
 _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 
@@ -105,7 +106,7 @@ class Courier:
     def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:
         try:
             return self.ledger.claim(message)
-        except LedgerUnavailable:
+        except Exception:  # whatever it is, the lease must not stand for it
             self.gate.report(message.merchant_id, admission, Effect.NOTHING)
             raise
 
@@ -154,13 +155,16 @@ class Courier:
         Raises LedgerUnavailable when the process is told to stop meanwhile, and LedgerFault for what waiting does not
         mend: either way the sweep takes the delivery back, as of an attempt whose outcome nobody knows.
         """
-        wait = 0.1
+        wait, last_tries = 0.1, _LAST_TRIES
         while True:
             try:
                 return self.ledger.finish(delivery, attempt, decision, spent, queued=queued)
             except LedgerUnavailable:
-                if self.stopping.wait(wait):
+                if not last_tries:
                     raise
+                if self.stopping.wait(wait):
+                    last_tries -= 1
+                    threading.Event().wait(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
     def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> Report:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
-from webhooks.errors import BrokerUnavailable, LedgerUnavailable
+from webhooks.errors import BrokerUnavailable, LedgerFault, LedgerUnavailable
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Message
 from webhooks.outage import Outage
@@ -42,6 +42,6 @@ class Publisher:
     def _note_unpublished(self, message: Message) -> None:
         try:
             self._ledger.unqueue(message.id, message.turn)
-        except LedgerUnavailable:
+        except (LedgerUnavailable, LedgerFault):
             # The row still says that it was published; the sweep finds out when it is well past its due time.
             log.warning("delivery %s: the ledger could not be told that no message is on its way", message.id)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from webhooks.errors import LedgerUnavailable
+from webhooks.errors import LedgerFault, LedgerUnavailable
 from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger.backlog import Backlog
 from webhooks.publishing import Publisher
@@ -31,7 +31,7 @@ class Release:
             return 0
         try:
             released = self._backlog.release(merchant_id, len(slots))
-        except LedgerUnavailable as error:
+        except (LedgerUnavailable, LedgerFault) as error:
             log.warning("merchant %s: its held deliveries wait for the next sweep: %s", merchant_id, error)
             return 0
         for message, slot in zip(released, slots, strict=False):
@@ -44,7 +44,7 @@ class Release:
         """Offer the held delivery with the fewest fast attempts spent as the probe. Returns whether there was one."""
         try:
             chosen = self._backlog.release_probe(merchant_id)
-        except LedgerUnavailable as error:
+        except (LedgerUnavailable, LedgerFault) as error:
             log.warning("merchant %s: its probe waits for the next offer: %s", merchant_id, error)
             return False
         for message in chosen:

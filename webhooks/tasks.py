@@ -1,4 +1,4 @@
-"""The Celery tasks: `webhooks.deliver`, one line in Flower for each delivery, and `webhooks.sweep`."""
+"""The Celery tasks: `webhooks.deliver`, one line in Flower for each delivery, `webhooks.sweep` and `webhooks.prune`."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Deliver(Task):  # type: ignore[misc]
         """Accept an event; its first attempt is due now, after `countdown` seconds, or at `eta`.
 
         Returns, once the event is in the ledger, a handle whose `id` is the delivery's id. Raises InvalidEvent,
-        EventConflict, NotPossible (another option, or a wait past the delivery's age) or LedgerUnavailable, and then
-        nothing is accepted. A broker that is away is no error: the sweep publishes later.
+        EventConflict, NotPossible (another option, or a wait past the delivery's age), LedgerUnavailable or
+        LedgerFault, and then nothing is accepted. A broker that is away is no error: the sweep publishes later.
         """
         event = intake.read(by_name.the_event(args or (), kwargs or {}))
         if task_id not in {None, event.id}:

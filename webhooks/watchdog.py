@@ -54,7 +54,11 @@ class Watch:
         if first is None or self.released:
             self.cut()
             return False
-        threading.Thread(target=first, name="webhooks-late", daemon=True).start()
+        try:
+            threading.Thread(target=first, name="webhooks-late", daemon=True).start()
+        except RuntimeError:  # no thread is to be had: nobody may wait for ever because of that
+            self.cut()
+            return False
         return True
 
     def cut(self) -> None:
@@ -92,12 +96,24 @@ class Watchdog:
         self, connection: HasDescriptor, deadline: Ends, first: Callable[[], object] | None = None
     ) -> Iterator[Watch]:
         """Cut this connection if the block is not left by the deadline; where there is a `first`, a moment after it."""
-        watch = Watch(connection, first)
+        watch = self.start(connection, deadline, first)
         try:
-            self._add(deadline.at, watch)
             yield watch
         finally:
             watch.release()
+
+    def start(self, connection: HasDescriptor, deadline: Ends, first: Callable[[], object] | None = None) -> Watch:
+        """Begin a watch, for the caller to release.
+
+        OSError or RuntimeError where this machine has no descriptor or thread left for it.
+        """
+        watch = Watch(connection, first)
+        try:
+            self._add(deadline.at, watch)
+        except BaseException:
+            watch.release()
+            raise
+        return watch
 
     def close(self) -> None:
         """End the thread, once what is watched has been released."""

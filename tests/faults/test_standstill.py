@@ -20,7 +20,7 @@ from webhooks import app, broker, deliver, health, parts, workers
 from webhooks.app import DELIVERIES, SWEEP
 from webhooks.asking import Fault, Questions, ask
 from webhooks.embedded import PostgresServer
-from webhooks.errors import BrokerUnavailable
+from webhooks.errors import AnswerLost, BrokerUnavailable
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 from webhooks.model import State
@@ -196,6 +196,10 @@ def test_a_commit_that_hangs_is_seen(system: System, tmp_path: Path) -> None:
         schema.upgrade(database)
         _administer(server, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         assert "it confirmed nothing in time (is the standby of synchronous_standby_names there?)" in faults("status")
+        with pytest.raises(AnswerLost, match="confirmed nothing"), parts.database().within(timedelta(seconds=1)):
+            parts.audit().note("an act that hangs")
+        with pytest.raises(AnswerLost, match="it is not known whether it was done"):
+            _an_act_that_hangs()
         waiting = "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         assert parts.database().rows(text(waiting))[0].number == 0
         _administer(server, "ALTER SYSTEM RESET synchronous_standby_names")
@@ -204,6 +208,11 @@ def test_a_commit_that_hangs_is_seen(system: System, tmp_path: Path) -> None:
         parts.database().dispose()
     finally:
         server.stop()
+
+
+def _an_act_that_hangs() -> None:
+    with parts.database().within(timedelta(seconds=1)), parts.act("it was done", "webhooks audit") as act:
+        act.note("an act that hangs")
 
 
 def _administer(server: PostgresServer, statement: str) -> None:

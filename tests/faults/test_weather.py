@@ -177,6 +177,32 @@ def test_a_row_that_is_gone_takes_no_thread_along(system: System, caplog: pytest
     assert caplog.records[0].levelname == "ERROR"
 
 
+def test_a_claim_that_is_refused_keeps_no_place(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the ledger says to a claim, the gate's lease ends with it."""
+    system.merchant("acme")
+    message = courier.accept({**EVENT, "id": "evt-1"})
+
+    def refuse(*_given: object) -> NoReturn:
+        raise LedgerFault("the ledger refuses: not this one")
+
+    monkeypatch.setattr(Ledger, "claim", refuse)
+    with pytest.raises(LedgerFault):
+        tasks.courier().attempt(message)
+    assert parts.gate().show("acme").in_flight == 0
+
+
+def test_a_secret_that_cannot_be_read_is_told(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """The line names its merchant; nothing is sent or spent, and no outage is claimed."""
+    merchant = system.merchant("acme")
+    message = courier.accept({**EVENT, "id": "evt-1"})
+    system.sql("UPDATE merchants SET secret = decode('00', 'hex')")
+    with pytest.raises(Retry):
+        tasks._attempt(message)
+    assert "the secret of merchant acme cannot be decrypted" in caplog.text
+    assert "ledger.away" not in caplog.text
+    assert (merchant.requests, system.delivery("evt-1")["attempts"]) == ([], 0)
+
+
 def test_who_is_told_to_stop_waits_no_longer_for_the_ledger(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays unwritten, the sweep will take the delivery back, and the breaker has counted the outcome."""
     system.merchant("acme").answers(503)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 from typing import Any
 
 from tests.command import done, run
@@ -36,13 +37,13 @@ def push(system: System, name: str, body: str, *, content_type: str = "applicati
 
 
 def test_what_looks_like_celerys_own_json_is_sent_as_it_came(system: System) -> None:
-    """Known notations and unknown ones are data like any other."""
+    """Where no sender can have meant a date or an amount by it, it is data like any other."""
     merchant = system.merchant("acme")
     system.start()
     data = {
         "unknown": {"__type__": "nope", "__value__": "x"},
-        "moment": {"__type__": "datetime", "__value__": "2026-01-31"},
-        "broken": {"__type__": "decimal", "__value__": "no number"},
+        "more": {"__type__": "decimal", "__value__": "1.00", "currency": "EUR"},
+        "half": [{"__type__": "datetime"}],
     }
     by_name({**EVENT, **data})
     system.wait_for_state(State.DELIVERED, "evt-1")
@@ -57,6 +58,7 @@ def test_each_refusal_is_one_error_and_one_row_without_the_body(system: System) 
     by_name({**EVENT, "card": CARD}, task_id="conflict")
     by_name({"id": "evt-2", "merchant_id": "acme", "card": CARD}, task_id="no-type")
     by_name({**EVENT, "id": "evt-3", "card": CARD}, task="webhooks.delivr", task_id="mistyped")
+    by_name({**EVENT, "id": "evt-4", "items": [{"amount": Decimal("1.00")}]}, task_id="amount")
     app.send_task("webhooks.deliver", args=[EVENT], kwargs={"surprise": CARD}, task_id="two-arguments")
     push(system, "unreadable", f'[[{{"card": "{CARD}"', task="webhooks.deliver")
     push(system, "too-deep", "[" * 100_000, task="webhooks.deliver")
@@ -68,6 +70,7 @@ def test_each_refusal_is_one_error_and_one_row_without_the_body(system: System) 
         "conflict": "id: evt-1 was accepted before with another body; nothing was changed",
         "no-type": "type: must be a non-empty string",
         "mistyped": "there is no task 'webhooks.delivr'; events go to 'webhooks.deliver'",
+        "amount": "event.items[0].amount: Celery's notation for a decimal; write it as text before sending",
         "two-arguments": "deliver takes one argument, the event",
         "unreadable": "the message cannot be read: DecodeError",
         "too-deep": "the message cannot be read: DecodeError",
@@ -79,7 +82,7 @@ def test_each_refusal_is_one_error_and_one_row_without_the_body(system: System) 
     rows = {row["task_id"]: row for row in done("event", "refused")}
     assert {name: row["why"] for name, row in rows.items()} == expected
     known = {name: row["event_id"] for name, row in rows.items() if row["event_id"]}
-    assert known == {"conflict": "evt-1", "no-type": "evt-2", "mistyped": "evt-3"}
+    assert known == {"conflict": "evt-1", "no-type": "evt-2", "mistyped": "evt-3", "amount": "evt-4"}
     by_name({**EVENT, "id": "evt-after", "card": CARD})
     system.wait_for_state(State.DELIVERED, "evt-1", "evt-after")
     log = worker.log.read_text()

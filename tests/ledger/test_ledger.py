@@ -119,6 +119,23 @@ def test_a_dead_workers_delivery_is_taken_back_after_its_lease(books: Books) -> 
     assert books.claim(due.message).number == 2
 
 
+def test_a_delivery_over_which_workers_die_again_gives_its_merchant_a_rest(books: Books) -> None:
+    """It is due at once after the first time, and later each time from then on: the merchant may have seen each."""
+    books.register()
+    message, waits = books.accept(), []
+    for _ in range(4):
+        books.claim(message)
+        for step in (LEASE, timedelta(seconds=5)):
+            books.age(step)
+            books.backlog.suspect()
+            books.backlog.bury()
+        (row,) = books.sql("SELECT due_at - now() AS wait, turn FROM deliveries")
+        waits.append(round(row.wait.total_seconds()))
+        books.age(timedelta(seconds=10))
+        message = replace(message, turn=row.turn)
+    assert waits == [0, 2, 4, 6]
+
+
 def test_a_worker_that_writes_in_its_last_chance_wins(books: Books) -> None:
     """A worker that could not reach the ledger for a while writes its answer down, and nothing is sent again."""
     books.register()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -48,6 +50,40 @@ def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Lin
     assert books.ledger.record(intake.read(EVENT)) is None
     with pytest.raises(EventConflict):
         books.ledger.record(intake.read({**EVENT, "amount": "1"}))
+
+
+def test_another_body_under_a_known_id_is_a_conflict_also_when_an_answer_was_lost(books: Books, line: Line) -> None:
+    """What was accepted before is not taken for what this call has done."""
+    books.ledger.record(intake.read(EVENT))
+    line.lose_the_answer_to("INSERT INTO deliveries")
+    with pytest.raises(EventConflict):
+        books.ledger.record(intake.read({**EVENT, "amount": "1"}))
+    assert line.lost.is_set()
+
+
+def test_a_machine_without_descriptors_is_a_busy_ledger(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has an answer to write down waits, and nobody meets a bare error of the system."""
+
+    def none_left(_descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    books.sql("SELECT 1")
+    monkeypatch.setattr(os, "dup", none_left)
+    with pytest.raises(LedgerBusy, match="no descriptor or thread left"):
+        books.sql("SELECT 1")
+    monkeypatch.undo()
+    assert books.database._places._value == 8
+    books.sql("SELECT 1")
+
+
+def test_a_forked_process_shares_nothing(books: Books) -> None:
+    """Neither connections, nor the watch over them, nor who waited for a place."""
+    books.database._places.acquire()
+    watchdog = books.database._watchdog
+    books.database._begin_anew()
+    assert books.database._places._value == 8
+    assert books.database._watchdog is not watchdog
+    books.sql("SELECT 1")
 
 
 def test_a_claim_whose_answer_was_lost_knows_itself(books: Books, line: Line) -> None:

@@ -29,6 +29,14 @@ _SENDING_PAST_LEASE = (
     deliveries.c.sending_since.is_not(None),
 )
 
+_UNKNOWN_BEFORE = (
+    select(func.count())
+    .where(attempts.c.delivery_id == deliveries.c.id, attempts.c.outcome == Outcome.UNKNOWN)
+    .scalar_subquery()
+    .label("before")
+)
+_REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
+
 # Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
 SOMEBODY_IS_SILENT = exists(select(deliveries.c.id).where(*_SENDING_PAST_LEASE))
 
@@ -102,9 +110,11 @@ class Backlog:
             self._some(
                 and_(*_SENDING_PAST_LEASE, deliveries.c.silent_since.is_not(None)), deliveries.c.sweep_at, self._batch
             )
-            .add_columns(deliveries.c.attempts, deliveries.c.sending_since)
+            .add_columns(deliveries.c.attempts, deliveries.c.sending_since, _UNKNOWN_BEFORE)
             .cte("dead")
         )
+        # At once after the first time; a delivery over which workers die again and again gives its merchant a rest.
+        due_at = _NOW + case((dead.c.before == 0, timedelta()), else_=func.least(_REST * dead.c.before, _LONGEST_REST))
         taken = (
             update(deliveries)
             .where(deliveries.c.id == dead.c.id)
@@ -112,8 +122,8 @@ class Backlog:
                 turn=deliveries.c.turn + 1,
                 sending_since=None,
                 silent_since=None,
-                due_at=_NOW,
-                sweep_at=_NOW,
+                due_at=due_at,
+                sweep_at=due_at,
                 queued_at=None,
             )
             .returning(dead.c.id, dead.c.attempts, dead.c.sending_since)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,8 +41,13 @@ class _Unconfirmed(SQLAlchemyError):
     """It took longer than its bound: it was done, or cancelled, or nobody knows."""
 
 
+class _Starved(SQLAlchemyError):
+    """This machine has no descriptor or thread left."""
+
+
 _OF_THIS_SIDE = (
     (PoolTimeout, LedgerBusy, "the ledger is busy: no database connection became free in time"),
+    (_Starved, LedgerBusy, "the ledger cannot be asked: this machine has no descriptor or thread left"),
     (
         _Unconfirmed,
         AnswerLost,
@@ -83,6 +88,7 @@ class Database:
         self._way = read_url(url)
         self._patience_s = patience.total_seconds()
         self._of_thread = threading.local()
+        self._connections = connections
         self._places = threading.BoundedSemaphore(2 * connections)
         self._watchdog = Watchdog()
         self._outage = Outage()
@@ -100,7 +106,7 @@ class Database:
         event.listen(self._engine, "handle_error", _judge)
         event.listen(self._engine, "checkout", _refuse_the_dead)
         # A connection must not be shared by two processes: the child starts with an empty pool.
-        os.register_at_fork(after_in_child=lambda: self._engine.dispose(close=False))
+        os.register_at_fork(after_in_child=self._begin_anew)
 
     @property
     def engine(self) -> Engine:
@@ -131,16 +137,17 @@ class Database:
         AnswerLost says that the connection broke under the end of it: all of it was done, or nothing. Where it broke
         before, LedgerUnavailable says that nothing was.
         """
+        ending = False
         with (
             self.within(timedelta(seconds=self._until().left)),
-            self._named(undone=True),
+            self._named(lambda: ending),
             self._connected() as connection,
         ):
             connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin() as begun:
                 yield Transaction(connection)
-                with self._named():
-                    begun.commit()
+                ending = True
+                begun.commit()
 
     @contextmanager
     def within(self, limit: timedelta) -> Iterator[None]:
@@ -170,26 +177,44 @@ class Database:
     def _connected(self) -> Iterator[Connection]:
         """Give a connection that is cut when the time is over."""
         until = self._until()
-        if not self._places.acquire(timeout=max(until.left, 0)):
+        places = self._places
+        if until.left <= 0 or not places.acquire(timeout=until.left):
             raise PoolTimeout
         try:
-            with self._engine.connect() as connection:
-                if until.left <= 0:
-                    raise PoolTimeout
-                driver: Any = connection.connection.dbapi_connection
-                # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
-                with self._watchdog.watch(driver, until, first=lambda: self._way.cancel(driver)) as watch:
-                    try:
-                        yield connection
-                    except SQLAlchemyError as error:
-                        if watch.late:
-                            raise _Unconfirmed from error
-                        raise
-                if watch.late:
-                    connection.invalidate()
-                    raise _Unconfirmed
+            with self._engine.connect() as connection, self._watched(connection, until):
+                yield connection
         finally:
-            self._places.release()
+            places.release()
+
+    @contextmanager
+    def _watched(self, connection: Connection, until: _Until) -> Iterator[None]:
+        if until.left <= 0:
+            raise PoolTimeout
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
+            watch = self._watchdog.start(driver, until, first=lambda: self._way.cancel(driver))
+        except (OSError, RuntimeError) as error:
+            raise _Starved from error
+        try:
+            yield
+        except SQLAlchemyError as error:
+            if not watch.late:
+                raise
+            connection.invalidate()  # the cancellation may still be on its way, and must meet nobody else
+            raise _Unconfirmed from error
+        finally:
+            watch.release()
+        if watch.late:
+            connection.invalidate()
+            raise _Unconfirmed
+
+    def _begin_anew(self) -> None:
+        """Share nothing with the process that this one was forked from: neither connections nor who waits for them."""
+        self._engine.dispose(close=False)
+        self._places = threading.BoundedSemaphore(2 * self._connections)
+        self._watchdog = Watchdog()
+        self._outage = Outage()
 
     def _limit(
         self, connection: Connection, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
@@ -200,13 +225,13 @@ class Database:
         return statement, parameters
 
     @contextmanager
-    def _named(self, *, undone: bool = False) -> Iterator[None]:
-        """Name faults; where they begin or end an outage, say so once. `undone`: whatever fails here leaves nothing."""
+    def _named(self, may_be_done: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """Name faults; where they begin or end an outage, say so once."""
         try:
             yield
         except SQLAlchemyError as error:
             fault = named(error)
-            if undone and isinstance(fault, AnswerLost):
+            if isinstance(fault, AnswerLost) and not may_be_done():
                 fault = LedgerUnavailable(str(fault))
             if isinstance(fault, LedgerUnavailable) and fault.told_once and self._outage.failed():
                 log.warning("ledger.away: %s", fault)
@@ -248,8 +273,9 @@ def named(error: SQLAlchemyError) -> LedgerUnavailable | LedgerFault:
         return LedgerOutdated(f"the ledger has no tables yet, or older ones ({line}); run: webhooks db upgrade")
     if is_busy(code):
         return LedgerBusy(f"the ledger is busy: {line}")
-    if not (isinstance(cause, _OF_THE_CONNECTION) if code is None else is_away(code)):
+    broken = isinstance(error, DBAPIError) and error.connection_invalidated
+    if not (broken or isinstance(cause, _OF_THE_CONNECTION) if code is None else is_away(code)):
         return LedgerFault(f"the ledger refuses: {line}")
-    if isinstance(error, DBAPIError) and error.connection_invalidated and code != READ_ONLY:
+    if broken and code != READ_ONLY:
         return AnswerLost(f"the ledger cannot be used: {line}")
     return LedgerUnavailable(f"the ledger cannot be used: {line}")

@@ -11,7 +11,7 @@ from cryptography.fernet import InvalidToken, MultiFernet
 from sqlalchemy import Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
+from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable, LocalFault
 from webhooks.intake import Event
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
@@ -68,7 +68,7 @@ class Ledger:
             pass
         try:
             return self.database.rows(statements.RECORD, values) or self.database.rows(
-                statements.RECORDED, {"the_id": event.id}
+                statements.RECORDED, {"the_id": event.id, "the_body_sha256": event.body_sha256}
             )
         except LedgerUnavailable as error:
             raise AnswerLost(
@@ -95,7 +95,8 @@ class Ledger:
 
     def unqueue(self, delivery_id: str, turn: int) -> None:
         """Note that a message could not be published after all: the sweep publishes it as soon as it is due."""
-        self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
+        with self.database.within(self._patience):
+            self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether a delivery of this id was ever accepted."""
@@ -127,7 +128,7 @@ class Ledger:
                 values["previous_secret"] = self._cipher.decrypt(bytes(row.previous_secret)).decode()
         except InvalidToken:
             self.hand_back(row.id, row.turn, timedelta(minutes=1))
-            raise LedgerUnavailable(
+            raise LocalFault(
                 f"the secret of merchant {row.merchant_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)

@@ -69,7 +69,10 @@ RECORD = (
 
 # What was accepted just now, by a statement whose answer was lost.
 RECORDED = select(deliveries.c.accepted_at).where(
-    deliveries.c.id == _the("id"), deliveries.c.turn == 0, deliveries.c.queued_at == deliveries.c.accepted_at
+    deliveries.c.id == _the("id"),
+    deliveries.c.body_sha256 == _the("body_sha256"),
+    deliveries.c.turn == 0,
+    deliveries.c.queued_at == deliveries.c.accepted_at,
 )
 
 CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))

@@ -1,4 +1,4 @@
-"""The three tables. A pending delivery carries the time at which the sweep must look at it (`sweep_at`)."""
+"""The tables. A pending delivery carries the time at which the sweep must look at it (`sweep_at`)."""
 
 from __future__ import annotations
 
