@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from signal import Signals
@@ -13,8 +14,11 @@ import psycopg2
 
 
 @contextlib.contextmanager
-def frozen(url: str) -> Iterator[None]:
-    """Stop the processes of the server behind `url`, whose socket lies in its own folder, for as long as this lasts."""
+def frozen(url: str, *, at_most: int = 30) -> Iterator[None]:
+    """Stop the processes of the server behind `url`, whose socket lies in its own folder, for as long as this lasts.
+
+    After `at_most` seconds they go on even where this process cannot see to it, since the server has frozen it too.
+    """
     (folder,) = parse_qs(urlsplit(url).query)["host"]
     postmaster = int(Path(folder, "postmaster.pid").read_text().splitlines()[0])
     stopped = [postmaster]
@@ -24,10 +28,21 @@ def frozen(url: str) -> Iterator[None]:
             stopped += _sessions(connection)
             for pid in stopped[1:]:
                 _signal(pid, Signals.SIGSTOP)
-            yield
+            with _thawed_after(at_most, stopped):
+                yield
         finally:
             for pid in stopped:
                 _signal(pid, Signals.SIGCONT)
+
+
+@contextlib.contextmanager
+def _thawed_after(seconds: int, pids: list[int]) -> Iterator[None]:
+    command = f"sleep {seconds}; kill -CONT {' '.join(map(str, pids))}"
+    with subprocess.Popen(["sh", "-c", command], start_new_session=True) as thawing:
+        try:
+            yield
+        finally:
+            os.killpg(thawing.pid, Signals.SIGKILL)
 
 
 def _sessions(connection: psycopg2.extensions.connection) -> list[int]:

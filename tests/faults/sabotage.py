@@ -127,19 +127,18 @@ def success_is_assumed() -> None:
 
 
 def others_wait_behind() -> None:
-    """Everybody waits while an endpoint that was down several times is tried once more."""
-    post, alone, pause = Sender.post, threading.Lock(), threading.Event()
+    """Whoever sends waits a while, as long as any endpoint is down."""
+    post, pause = Sender.post, threading.Event()
     failures: Counter[str] = Counter()
 
-    def post_alone(self: Sender, url: str, headers: Any, body: bytes) -> Any:
-        with alone:
-            if failures[url] > 3:
-                pause.wait(0.3)
+    def post_slowly(self: Sender, url: str, headers: Any, body: bytes) -> Any:
+        if any(count > 3 for count in failures.values()):
+            pause.wait(0.3)
         result = post(self, url, headers, body)
         failures[url] = failures[url] + 1 if meaning(result) is Outcome.UNAVAILABLE else 0
         return result
 
-    Sender.post = post_alone  # type: ignore[method-assign]
+    Sender.post = post_slowly  # type: ignore[method-assign]
 
 
 def places_are_kept() -> None:

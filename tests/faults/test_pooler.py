@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from signal import Signals
@@ -10,11 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import pgbouncer
+from tests.faults.frozen import frozen
 from tests.merchant import Request
 from tests.pgbouncer import PgBouncer
 from tests.system import System
 from webhooks import deliver, parts
+from webhooks.errors import LedgerUnavailable
 from webhooks.model import State
+from webhooks.stage import wait_until
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
 
@@ -53,6 +57,20 @@ def test_a_load_with_retries_a_purge_and_a_release(pooled: System, load: int, he
     assert Counter(request.webhook_id for request in paused.requests) == {f"paused-{n}": 1 for n in range(held)}
     expected = {f"acme-{number}": 2 if _is_hard(number) else 1 for number in range(load)}
     assert Counter(request.webhook_id for request in merchant.requests) == expected
+
+
+def test_a_frozen_server_behind_the_pooler_holds_up_no_other_thread(pooled: System) -> None:
+    """The pooler goes on answering: whoever asks the ledger is told in time, and the process lives on meanwhile."""
+    pooled.set(ledger_timeout=0.5)
+    _accept("acme", range(1))
+    with frozen(pooled.servers.postgres.url(), at_most=8):
+        began = time.monotonic()
+        with pytest.raises(LedgerUnavailable):
+            _accept("acme", range(1, 2))
+        wait_until(lambda: time.monotonic() - began > 2, "what comes after the deadline has come")
+        assert time.monotonic() - began < 6
+    _accept("acme", range(3))
+    assert pooled.counted() == {State.PENDING: 3}
 
 
 def _accept(merchant_id: str, numbers: range) -> None:

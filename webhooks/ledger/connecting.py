@@ -60,10 +60,11 @@ class Way:
     def cancel(self, connection: Any) -> None:
         """Have the server give up what it does for a connection, if the server answers at all.
 
-        psycopg2 lets no other thread run while it asks for this, so that a server which is frozen would freeze us.
+        psycopg2 lets no other thread run while it asks for this, so that a server which is frozen would freeze us. That
+        a connection can be made says nothing: a pooler makes it, whatever has become of the server.
         """
-        with contextlib.suppress(psycopg2.Error):
-            self.connect(_LEAST_CONNECT_S).close()
+        with contextlib.suppress(psycopg2.Error), contextlib.closing(self.connect(_LEAST_CONNECT_S)) as another:
+            another.cursor().execute("SELECT 1")
             connection.cancel()
 
 
