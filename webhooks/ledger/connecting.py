@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 import select
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg2
@@ -51,6 +52,7 @@ class Way:
     parameters: Mapping[str, Any]
     limits: str
     hosts: int
+    _asking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def connect(self, seconds: float) -> Any:
         """Return a new connection within about so many seconds; the URL's own `connect_timeout` goes first."""
@@ -61,11 +63,17 @@ class Way:
         """Have the server give up what it does for a connection, if the server answers at all.
 
         psycopg2 lets no other thread run while it asks for this, so that a server which is frozen would freeze us. That
-        a connection can be made says nothing: a pooler makes it, whatever has become of the server.
+        a connection can be made says nothing: a pooler makes it, whatever has become of the server. One thread at
+        a time waits for that; the others' statements are cut without it.
         """
-        with contextlib.suppress(psycopg2.Error), contextlib.closing(self.connect(_LEAST_CONNECT_S)) as another:
-            another.cursor().execute("SELECT 1")
-            connection.cancel()
+        if not self._asking.acquire(blocking=False):
+            return
+        try:
+            with contextlib.suppress(psycopg2.Error), contextlib.closing(self.connect(_LEAST_CONNECT_S)) as another:
+                another.cursor().execute("SELECT 1")
+                connection.cancel()
+        finally:
+            self._asking.release()
 
 
 def read_url(url: str) -> Way:
