@@ -52,15 +52,16 @@ def _split(url: str) -> tuple[SplitResult, int]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # the port is no number, or brackets hold no address; the text would quote them
-        raise _unclear() from None
+        raise unclear() from None
     # What follows the host holds no @, unless that is in a password which began further ahead.
     behind = parts.path + parts.query
     if port == 0 or not parts.hostname or parts.netloc.count("@") > 1 or "@" in behind or parts.fragment:
-        raise _unclear()
+        raise unclear()
     return parts, port or _PORT
 
 
-def _unclear() -> ValueError:
+def unclear() -> ValueError:
+    """Say what is wrong with a URL that cannot be read, telling no piece of a password."""
     return ValueError("its host or port cannot be told; in a password, @ / : # ? and % must be percent-encoded")
 
 

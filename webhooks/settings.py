@@ -197,7 +197,7 @@ class Settings(BaseSettings):
 def _well_formed(url: SecretStr) -> SecretStr:
     """Refuse what a client would stumble over later, telling a piece of the password."""
     if not _is_clear(url.get_secret_value()):
-        raise ValueError("its host or port cannot be told; in a password, @ / : # ? and % must be percent-encoded")
+        raise redis_url.unclear()
     return url
 
 

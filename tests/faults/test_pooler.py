@@ -38,7 +38,7 @@ def pooled(system: System, database_url: str) -> Iterator[System]:
 )
 def test_a_load_with_retries_a_purge_and_a_release(pooled: System, load: int, held: int, within_s: float) -> None:
     """With retries and a purge amid them each arrives once; what was held meanwhile arrives soon after it is let go."""
-    pooled.set(fast_waits=",".join(["0.3"] * 9), recover_after=1)
+    pooled.set(fast_waits=",".join(["0.3"] * 9), recover_after=1, horizon="250ms")  # so that every retry is far
     merchant, paused = pooled.merchant("acme"), pooled.merchant("paused")
     merchant.answer_with(_not_at_once)
     parts.merchants().pause("paused", paused=True)

@@ -6,10 +6,6 @@ import time
 from datetime import timedelta
 from enum import StrEnum
 
-from webhooks.watchdog import Watchdog
-
-__all__ = ["Deadline", "Phase", "Watchdog"]
-
 
 class Phase(StrEnum):
     """Where an attempt is, in the words of its recorded cause (`timeout: headers`)."""

@@ -15,10 +15,11 @@ from urllib.parse import unquote, urlsplit
 from urllib3.util import make_headers
 
 from webhooks.errors import LocalFault, SettingsError
+from webhooks.watchdog import Watchdog
 from webhooks.wire.addresses import Address, AddressGuard, Target
 from webhooks.wire.answer import StrictResponse
 from webhooks.wire.connection import Connection, Key
-from webhooks.wire.deadline import Deadline, Phase, Watchdog
+from webhooks.wire.deadline import Deadline, Phase
 from webhooks.wire.resolver import Resolver
 
 LOCAL_ERRNOS = frozenset(

@@ -21,16 +21,18 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from webhooks.errors import LocalFault
 from webhooks.model import Answer, Refusal, Silence
+from webhooks.watchdog import Watchdog
 from webhooks.wire.adapter import KEPT_BODY, GuardedAdapter
 from webhooks.wire.addresses import AddressGuard, Network, check_url
 from webhooks.wire.causes import explain
 from webhooks.wire.connection import IdleConnections
-from webhooks.wire.deadline import Deadline, Watchdog
+from webhooks.wire.deadline import Deadline
 from webhooks.wire.dialing import Dialer, Proxy
+from webhooks.wire.request import USER_AGENT
 from webhooks.wire.resolver import Resolve, Resolver, system_resolve
 
 DEFAULT_HEADERS = {
-    "User-Agent": "webhook-delivery-worker",
+    "User-Agent": USER_AGENT,
     "Accept": "*/*",
     "Accept-Encoding": "identity",
     "Content-Type": "application/json",
