@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo test wheel drill sabotage check bench
+.PHONY: venv demo demo-judged test wheel drill sabotage check bench
 
 venv: $(STAMP)
 
@@ -16,9 +16,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/webhooks demo $(if $(KEEP),--keep)
 
-# Four processes: the tests wait for servers about as much as they compute.
+# The demo run to its end and judged, with Ctrl-C at last, which must leave nothing behind.
+demo-judged: $(STAMP)
+	$(BIN)/python -m pytest tests/demo.py
+
+# Four processes: the tests wait for servers about as much as they compute. What was compiled once is kept.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -p tests.measuring --numprocesses 4 --dist worksteal $(TESTS)
 
 # The wheel, built and installed where nothing else is, on the oldest and the newest Python: minutes, most of them pip's.
 wheel: $(STAMP)

@@ -17,25 +17,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Nothing of these opens a connection, starts a thread or reads a setting when it is imported.
-_IMPORTED = [
-    "webhooks.cli",
-    "webhooks.ledger.schema",
-    "celery.bin.celery",
-    "celery.apps.worker",
-    "celery.apps.beat",
-    "celery.concurrency.thread",
-    "celery.worker.consumer",
-    "celery.worker.autoscale",
-    "kombu.transport.redis",
-    "webhooks.consuming",
-    "webhooks.scheduling",
-]
+from tests import measuring
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(_IMPORTED)
+CONTEXT.set_forkserver_preload(["tests.preloaded"])
 
 
 class Fork:
@@ -95,4 +82,5 @@ def _play(arguments: list[str], environment: dict[str, str], streams: tuple[str,
     assert minus_m == "-m"
     sys.path.insert(0, folder)
     sys.argv = [module, *rest]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    with measuring.forked():
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

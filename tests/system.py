@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from signal import SIGKILL
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from cryptography.fernet import Fernet
 from redis import Redis
 from sqlalchemy import text
 
+from tests import measuring
 from tests.forks import Fork
 from tests.merchant import Merchant, TestCA
 from webhooks import parts
@@ -93,7 +93,9 @@ class System:
     def stage(self) -> Stage:
         """Where worker, beat and Flower run."""
         if self._stage is None:
-            self._stage = self._stack.enter_context(Stage(self.folder, self._settings, ending=SIGKILL, launch=Fork))
+            self._stage = self._stack.enter_context(
+                Stage(self.folder, self._settings, ending=measuring.ending(), launch=Fork)
+            )
         return self._stage
 
     def start(self, *options: str) -> Program:

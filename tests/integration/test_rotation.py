@@ -16,7 +16,7 @@ from tests.remains import texts_in
 from tests.system import SECRET, System
 from tests.wire.test_signing import independent_hmac
 from webhooks import deliver, parts
-from webhooks.errors import LedgerUnavailable
+from webhooks.errors import LocalFault
 from webhooks.model import State
 from webhooks.policy.decisions import Delivered
 from webhooks.signing import verify
@@ -229,7 +229,7 @@ def test_a_previous_secret_that_cannot_be_decrypted_is_our_fault(system: System)
     rotate()
     system.sql("UPDATE merchants SET previous_secret = 'nonsense'")
     message = accept(PAID)
-    with pytest.raises(LedgerUnavailable, match="WEBHOOKS_SECRETS_KEY"):
+    with pytest.raises(LocalFault, match="WEBHOOKS_SECRETS_KEY"):
         attempt(message)
     assert merchant.requests == []
     assert system.delivery(message.id)["attempts"] == 0
