@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.faults.cast import SECRET, Visit
 from tests.faults.evidence import Evidence
-from tests.faults.faults import DEADLY, LEDGER
+from tests.faults.kinds import DEADLY, LEDGER
 from tests.faults.theatre import MAX_QUEUED
 from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED
 from webhooks.model import Outcome

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.faults.cast import HEALTHY, RESET, Visit
-from tests.faults.faults import DEADLY, Fault
+from tests.faults.kinds import DEADLY, Fault
 from webhooks import parts
 from webhooks.wire.adapter import OF_THE_CONNECTION
 

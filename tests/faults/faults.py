@@ -7,7 +7,6 @@ import json
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from signal import Signals
 from typing import Any
@@ -15,30 +14,13 @@ from typing import Any
 from tests.faults.cast import DOOMED
 from tests.faults.commands import How
 from tests.faults.frozen import frozen
+from tests.faults.kinds import Fault
 from tests.faults.theatre import DELIVERERS, Theatre
 from webhooks import deliver
 from webhooks.errors import NotPossible
 from webhooks.stage import wait_until
 
 COPY = "copied_by_the_drill"
-
-# Deliveries that a worker was at when one of these came may be sent twice: the worker could not write down the answer.
-DEADLY = frozenset(
-    {"worker_killed", "worker_frozen", "workers_paused", "all_workers_killed", "ended_by_itself", "row_refused"}
-)
-
-# A claim whose answer was lost with its connection is an attempt of which nobody knows.
-LEDGER = frozenset(
-    {
-        "postgres_restarted",
-        "postgres_stopped",
-        "postgres_connections_ended",
-        "postgres_frozen",
-        "sessions_read_only",
-        "commits_hang",
-        "pooler_killed",
-    }
-)
 
 _REFUSE_ROW = """
 CREATE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -54,16 +36,6 @@ _END_SESSIONS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND application_name <> 'drill'
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What was done, and while when; `only` names a delivery where no other was touched."""
-
-    name: str
-    began: datetime
-    ended: datetime
-    only: str | None = None
 
 
 class Faults:

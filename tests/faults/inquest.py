@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -18,7 +19,8 @@ from tests.faults import consumers
 from tests.faults.evidence import Evidence
 from tests.faults.theatre import Theatre
 from webhooks import parts
-from webhooks.errors import WebhooksError
+from webhooks.errors import NotPossible, WebhooksError
+from webhooks.stage import Program, wait_until
 
 _ROWS = """
 SELECT id, merchant_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,
@@ -30,6 +32,7 @@ _QUEUES = ("deliveries", "sweep")
 _SHOWN = 5  # deliveries that are told in full
 _LISTED = 20  # ids in one line
 _LINES = 8  # of a log
+_STACKS = b"LOCAL VARIABLES"
 
 
 def look(theatre: Theatre, evidence: Evidence, findings: Sequence[str], console: Console) -> None:
@@ -44,9 +47,14 @@ def look(theatre: Theatre, evidence: Evidence, findings: Sequence[str], console:
         *_the_logs(theatre, shown),
     ):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for name, program in theatre.programs.items():
-        if name != "beat":
-            program.send(Signals.SIGUSR1)  # Celery's cry
+    _have_stacks_written([program for name, program in theatre.programs.items() if name != "beat"])
+
+
+def _have_stacks_written(workers: Sequence[Program]) -> None:
+    for worker in workers:
+        worker.send(Signals.SIGUSR1)  # Celery writes every thread's stack and variables
+    with contextlib.suppress(NotPossible):  # a worker that hangs writes nothing
+        wait_until(lambda: all(_STACKS in worker.log.read_bytes() for worker in workers), "they are written", timeout=5)
 
 
 def keep_logs(theatre: Theatre, folder: Path | None) -> Path:
