@@ -23,7 +23,7 @@ demo-judged: $(STAMP)
 # Four processes: the tests wait for servers about as much as they compute. What was compiled once is kept.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
-	$(BIN)/python -m pytest -p tests.measuring --numprocesses 4 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -p tests.sparing -p tests.measuring --numprocesses 4 --dist worksteal $(TESTS)
 
 # The wheel, built and installed where nothing else is, on the oldest and the newest Python: minutes, most of them pip's.
 wheel: $(STAMP)

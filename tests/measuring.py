@@ -12,7 +12,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -106,20 +107,23 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     shutil.rmtree(into)
     if found:
         whole, *others = found
-        for other in [*others, *(_as_coverage(each, whole) for each in seen)]:
+        for other in [*others, _as_coverage(seen, whole)]:
             slipcover.merge_coverage(whole, other)
         terminalreporter.section(f"coverage, from {len(found)} processes of tests and {len(seen)} forked ones")
         slipcover.print_coverage(whole, outfile=terminalreporter, skip_covered=True, missing_width=50)
 
 
-def _as_coverage(seen: dict[str, list[Any]], whole: dict[str, Any]) -> dict[str, Any]:
-    """Put what a forked process has seen into the form of what the others tell."""
-    files = {}
-    for path, places in seen.items():
-        name = os.path.relpath(path)
-        known = {line for which in ("executed_lines", "missing_lines") for line in whole["files"][name][which]}
-        files[name] = {
-            "executed_lines": [place for place in places if isinstance(place, int) and place in known],
-            "executed_branches": [place for place in places if isinstance(place, list)],
+def _as_coverage(seen: Sequence[Mapping[str, Sequence[Any]]], whole: dict[str, Any]) -> dict[str, Any]:
+    """Put what forked processes have seen into the form of what the others tell."""
+    places: dict[str, set[Any]] = defaultdict(set)
+    for each in seen:
+        for path, some in each.items():
+            places[os.path.relpath(path)].update(tuple(place) if isinstance(place, list) else place for place in some)
+    files = {
+        name: {
+            "executed_lines": found & {*whole["files"][name]["executed_lines"], *whole["files"][name]["missing_lines"]},
+            "executed_branches": {place for place in found if isinstance(place, tuple)},
         }
+        for name, found in places.items()
+    }
     return {**whole, "files": files}

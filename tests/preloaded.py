@@ -7,6 +7,7 @@ from importlib import import_module
 
 from tests import measuring
 
+gc.disable()
 if measuring.is_on():
     measuring.begin(d_miss_threshold=-1)  # to take probes out again would not pay in processes that live for seconds
 
@@ -27,3 +28,4 @@ for _name in (
     import_module(_name)
 
 gc.freeze()  # what is here stays: the forked ones need not look at it, and share its memory for longer
+gc.enable()

@@ -92,18 +92,19 @@ def test_three_sweeps_at_once_send_once(system: System, make_rows: MakeRows) -> 
     assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
 
 
+@pytest.mark.parametrize("rows", [600, pytest.param(2000, marks=pytest.mark.long)])
 def test_sweeps_without_their_lease_publish_once(
-    system: System, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch
+    system: System, make_rows: MakeRows, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Even where each believes that it is alone, eight sweeps at once take every row once."""
     system.set(max_queued=10_000)
     system.merchant("acme")
-    make_rows(600)
+    make_rows(rows)
     monkeypatch.setattr(parts.sweep_lease(), "alone", lambda _rest: _everybody())
     redis = system.redis()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: tasks.sweeper().tick(), range(8)))
-    assert redis.llen(DELIVERIES) == 600
+    assert redis.llen(DELIVERIES) == rows
 
 
 @contextmanager

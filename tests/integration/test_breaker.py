@@ -193,7 +193,7 @@ def hold_rows(system: System, merchant_id: str, count: int) -> None:
     system.sql("ANALYZE deliveries")
 
 
-@pytest.mark.parametrize("held", [1_000, 20_000])
+@pytest.mark.parametrize("held", [1_000, 20_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_an_idle_tick_costs_the_same_however_many_are_held(
     system: System, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
