@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: venv demo demo-judged test wheel drill sabotage check bench
+.PHONY: venv demo demo-judged test long wheel drill sabotage check bench
 
 venv: $(STAMP)
 
@@ -24,6 +24,10 @@ demo-judged: $(STAMP)
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest -p tests.sparing -p tests.measuring --numprocesses 4 --dist worksteal $(TESTS)
+
+# What takes a minute and more: the same, at full scale.
+long: $(STAMP)
+	$(BIN)/python -m pytest -m long --numprocesses 2 --dist worksteal
 
 # The wheel, built and installed where nothing else is, on the oldest and the newest Python: minutes, most of them pip's.
 wheel: $(STAMP)
