@@ -36,7 +36,7 @@ def test_a_setting_that_comes_late_leaves_nothing_broken(
     monkeypatch.delenv("WEBHOOKS_DATABASE_URL")
     late = App("late", loader=Loader, set_as_current=False)
 
-    @late.task(base=Deliver, name="webhooks.deliver")  # type: ignore[untyped-decorator]
+    @late.task(base=Deliver, name="webhooks.deliver", shared=False)  # type: ignore[untyped-decorator]
     def task(event: object) -> None:
         """Stand in for deliver, which this process has bound long ago."""
 

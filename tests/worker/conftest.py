@@ -15,8 +15,7 @@ import pytest
 from celery import Celery, _state, signals
 from celery.app import trace
 from celery.beat import EmbeddedService
-from celery.contrib.testing.worker import start_worker
-from celery.utils.threads import LocalStack
+from celery.contrib.testing.worker import TestWorkController, start_worker
 from celery.worker import state as worker_state
 from redis import Redis
 
@@ -95,7 +94,15 @@ def celery_worker_pool() -> str:
 @pytest.fixture(scope="session")
 def celery_worker_parameters() -> Mapping[str, Any]:
     """What a worker is started with."""
-    return {"concurrency": 40, "perform_ping_check": False, "hostname": "worker@tests"}
+    return {"concurrency": 40, "perform_ping_check": False, "hostname": "worker@tests", "WorkController": _Worker}
+
+
+class _Worker(TestWorkController):  # type: ignore[misc]
+    """pytest-celery's worker; where it does not start the tests fail, and do not wait for ever."""
+
+    def ensure_started(self) -> None:
+        """Wait until it consumes."""
+        assert self._on_started.wait(30), "the worker did not start"
 
 
 @pytest.fixture(scope="package")
@@ -107,7 +114,6 @@ def celery_session_worker(
 ) -> Iterator[object]:
     """pytest-celery's worker, for as long as the tests of this folder run; it leaves nothing of itself behind."""
     before = _state.default_app, _state._tls.current_app
-    _bind_again(celery_session_app)
     signals.setup_logging.connect(_leave_logging_alone)
     try:
         with start_worker(celery_session_app, pool=celery_worker_pool, **celery_worker_parameters) as worker:
@@ -121,15 +127,6 @@ def celery_session_worker(
         trace.reset_worker_optimizations(app)
         _state.set_default_app(before[0])
         _state._tls.current_app = before[1]
-
-
-def _bind_again(application: Celery) -> None:
-    """Bind tasks to the application that were bound by halves: pytest looked at them before there were settings."""
-    application.finalize()
-    for task in application.tasks.values():
-        if task.request_stack is None:
-            task.bind(application)
-            type(task).request_stack = LocalStack()
 
 
 def _leave_logging_alone(**_: object) -> None:
