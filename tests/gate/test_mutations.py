@@ -24,6 +24,7 @@ _MOVES = 300
 _EQUIVALENT = {"math.abs(current - newest) > rules.buckets"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _FILES)
 def test_every_changed_comparison_is_noticed(name: str, redis_url: str) -> None:
     """Each `<` that becomes `<=`, each `==` that becomes `~=` makes model and Lua differ, or the script fail."""
