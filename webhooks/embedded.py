@@ -86,6 +86,7 @@ class PostgresServer:
     def restart(self) -> None:
         """Stop at once, cutting every connection, and start again."""
         self.control("-w", "-m", "fast", "restart", "-o", f'-h "" -k {self._folder}', "-l", str(self._folder / "log"))
+        self._server.ensure_postgres_running()  # the library stops the process that it knows of
 
     def control(self, *arguments: str) -> None:
         """Run `pg_ctl` on this cluster."""
