@@ -17,7 +17,7 @@ from webhooks.model import Outcome, State
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 
-_VISIBILITY = 8  # seconds after which the broker takes a message back whose worker says nothing
+_VISIBILITY = 20  # seconds after which the broker takes a message back whose worker says nothing
 
 
 @pytest.mark.parametrize("retries", [50, pytest.param(100, marks=pytest.mark.long)])
