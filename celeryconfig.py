@@ -1,7 +1,7 @@
 """What this deployment tunes; used where WEBHOOKS_CELERY_CONFIG=celeryconfig.
 
 Any Celery setting by its own name. What deliveries depend on (acknowledging late, JSON, the queues, the broker's
-visibility timeout) is set by `webhooks/app.py`, and setting it here is refused at start.
+visibility timeout) is set by `webhooks/celery/app.py`, and setting it here is refused at start.
 """
 
 # Threads of one worker process: each waits for one merchant's answer, up to 10 s. More than WEBHOOKS_LANE, so that no

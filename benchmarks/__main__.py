@@ -20,10 +20,10 @@ from cryptography.fernet import Fernet
 from sqlalchemy import text
 
 from tests.merchant import Merchant, Reply, Request, Stall, TestCA
-from webhooks import app, deliver, parts, tasks
-from webhooks.embedded import Servers
+from webhooks import app, deliver, parts
+from webhooks.demo.embedded import Servers
+from webhooks.demo.stage import Stage, wait_until
 from webhooks.ledger import schema
-from webhooks.stage import Stage, wait_until
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "payment_id": "pay_1", "external_id": "order-1"}
 DELIVERIES = 1500
@@ -132,7 +132,7 @@ def sweeping(bench: Bench) -> tuple[float, float]:
     from tests.integration.test_breaker import pause  # noqa: PLC0415
 
     parts.database().rows(text("TRUNCATE deliveries CASCADE"))
-    idle = per_second(tasks.sweeper().tick, 200)
+    idle = per_second(parts.sweeper().tick, 200)
     bench.merchant("dead")
     parts.database().rows(
         text(
@@ -143,7 +143,7 @@ def sweeping(bench: Bench) -> tuple[float, float]:
         {"count": HELD},
     )
     pause(parts.gate(), "dead")
-    return per_second(tasks.sweeper().tick, 200), idle
+    return per_second(parts.sweeper().tick, 200), idle
 
 
 def neighbouring(bench: Bench) -> tuple[float, float]:

@@ -99,7 +99,7 @@ class BreakerModel:
         failures = [failed for bucket, failed in self.counted if bucket > self._bucket(now) - self.rules.buckets]
         lease = next((lease for lease in self.leases.items() if lease[1][1] == self.prober), None)
         return Breaker(
-            merchant_id=merchant_id,
+            endpoint_id=merchant_id,
             state=self.state,
             since=moment(self.epoch) if self.epoch else None,
             pause=self.pause,

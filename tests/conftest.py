@@ -14,7 +14,7 @@ from tests.databases import Databases
 from tests.merchant import TestCA
 from tests.system import System, settings_of
 from webhooks import parts
-from webhooks.embedded import Servers
+from webhooks.demo.embedded import Servers
 from webhooks.once import once
 
 # No test is timed by accident: how long an example takes is the machine's affair.

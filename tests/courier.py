@@ -9,13 +9,14 @@ from typing import Any
 
 from sqlalchemy import func, update
 
-from webhooks import intake, parts, tasks
-from webhooks.app import DELIVERIES
+from webhooks import intake, parts
+from webhooks.celery import messages
+from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.ledger.tables import deliveries
 from webhooks.model import Message
+from webhooks.parts import courier
 from webhooks.policy.decisions import Decision
-from webhooks.tasks import courier
 
 
 def accept(event: object) -> Message:
@@ -44,7 +45,7 @@ def take(redis: Any) -> Message | None:
         return None
     envelope = json.loads(raw)
     (identity,), *_ = json.loads(base64.b64decode(envelope["body"]))
-    return tasks._message(identity, envelope["headers"])
+    return messages.read(identity, envelope["headers"])
 
 
 def send(event: object) -> Decision | SetAside:

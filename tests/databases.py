@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg2
 
-from webhooks.embedded import PostgresServer
+from webhooks.demo.embedded import PostgresServer
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from webhooks.stage import wait_until
+from webhooks.demo.stage import wait_until
 
 ROOT = Path(__file__).parent.parent
 

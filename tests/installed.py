@@ -29,8 +29,8 @@ from redis import Redis
 
 from tests.merchant import Merchant, TestCA
 from tests.test_readme import BLOCKS, EVENT
-from webhooks.embedded import Servers, free_port
-from webhooks.stage import wait_until
+from webhooks.demo.embedded import Servers, free_port
+from webhooks.demo.stage import wait_until
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.13")  # the oldest and the newest that pyproject.toml allows

@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg2
 
-from webhooks.embedded import free_port
+from webhooks.demo.embedded import free_port
+from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible
-from webhooks.stage import wait_until
 
 MISSING = "pgbouncer is not installed (Debian: apt-get install pgbouncer)"
 

@@ -22,8 +22,8 @@ for _name in (
     "celery.worker.consumer",
     "celery.worker.autoscale",
     "kombu.transport.redis",
-    "webhooks.consuming",
-    "webhooks.scheduling",
+    "webhooks.celery.consuming",
+    "webhooks.celery.scheduling",
 ):
     import_module(_name)
 

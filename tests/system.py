@@ -21,11 +21,11 @@ from tests import measuring
 from tests.forks import Fork
 from tests.merchant import Merchant, TestCA
 from webhooks import parts
-from webhooks.embedded import Servers
+from webhooks.demo.embedded import Servers
+from webhooks.demo.stage import Program, Stage, wait_until
 from webhooks.errors import Unavailable
 from webhooks.ledger.database import Database
 from webhooks.model import State
-from webhooks.stage import Program, Stage, wait_until
 
 SECRET = "a secret of the tests"
 

@@ -21,14 +21,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-OF_THE_EXTRA = {ROOT / "webhooks/embedded.py", *(ROOT / "webhooks/demo").glob("*.py")}
+OF_THE_EXTRA = {ROOT / "webhooks/demo/embedded.py", *(ROOT / "webhooks/demo").glob("*.py")}
 IMPORTERS = {"import_module", "_wheel"}  # what imports a module by its name
 
 # What the programs load that runs where nobody asked for the extra `embedded`, each with all that it needs at once.
 LOADED = [
     "webhooks.__init__",
     "webhooks.cli",
-    "webhooks.consuming",
+    "webhooks.celery.consuming",
     "webhooks.ledger.schema",
     "celery.bin.celery",
     "celery.apps.worker",

@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from webhooks.embedded import PostgresServer
-from webhooks.stage import wait_until
+from webhooks.demo.embedded import PostgresServer
+from webhooks.demo.stage import wait_until
 
 
 def test_a_restarted_postgres_is_stopped() -> None:

@@ -144,7 +144,7 @@ def test_settings_in_compose_exist() -> None:
 
 def test_procfile_runs_what_there_is() -> None:
     """The Procfile's programs consume the queues that the application declares."""
-    from webhooks.app import DELIVERIES, SWEEP  # noqa: PLC0415
+    from webhooks.celery.app import DELIVERIES, SWEEP  # noqa: PLC0415
 
     lines = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text(encoding="utf-8").splitlines())
     assert set(lines) == {"worker", "sweep", "beat", "flower"}

@@ -14,7 +14,7 @@ from cryptography.fernet import Fernet
 from pytest_celery import CeleryTestContainer, CeleryWorkerContainer, RedisContainer
 from pytest_docker_tools import build, container, fxtr
 
-from webhooks.stage import wait_until
+from webhooks.demo.stage import wait_until
 
 ROOT = Path(__file__).parent.parent
 SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]

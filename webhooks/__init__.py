@@ -9,12 +9,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from webhooks import control as _control  # noqa: F401 - makes `celery inspect breaker` known
 from webhooks import parts
-from webhooks.app import app
+from webhooks.celery import control as _control  # noqa: F401 - makes `celery inspect breaker` known
+from webhooks.celery.app import app
+from webhooks.celery.tasks import deliver
 from webhooks.errors import EventConflict, InvalidEvent, LedgerFault, LedgerUnavailable
 from webhooks.ledger import recording
-from webhooks.tasks import deliver
 
 __all__ = ["EventConflict", "InvalidEvent", "LedgerFault", "LedgerUnavailable", "app", "deliver", "record"]
 

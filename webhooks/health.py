@@ -8,13 +8,14 @@ from functools import partial
 from socket import gethostname
 from typing import Any
 
-from webhooks import broker, parts
-from webhooks.app import DELIVERIES, SWEEP, app
+from webhooks import parts
 from webhooks.asking import Fault, Questions
+from webhooks.celery import broker
+from webhooks.celery.app import DELIVERIES, SWEEP, app
+from webhooks.celery.workers import Worker, look_at_workers
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
 from webhooks.sweep import Queue
-from webhooks.workers import Worker, look_at_workers
 
 FRESH = timedelta(seconds=30)  # since the last sweep was done to the end
 OVERDUE = timedelta(minutes=1)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager
+from functools import partial
 
+from webhooks.celery import broker, messages
+from webhooks.celery.app import app
+from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger import acts
@@ -19,7 +24,10 @@ from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
 from webhooks.once import once
+from webhooks.publishing import Publisher
+from webhooks.release import Release
 from webhooks.settings import get_settings
+from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
 
@@ -133,3 +141,54 @@ def sending_rules() -> SendingRules:
 def sender() -> Sender:
     """Return what POSTs."""
     return Sender(sending_rules())
+
+
+@once
+def stopping() -> threading.Event:
+    """Return what is set when this process is told to stop."""
+    return threading.Event()
+
+
+@once
+def publisher() -> Publisher:
+    """Return this process's way to the broker."""
+    return Publisher(messages.publish, ledger())
+
+
+@once
+def courier() -> Courier:
+    """Return what carries this process's deliveries."""
+    horizon = get_settings().horizon
+    return Courier(
+        ledger=ledger(),
+        gate=resilient_gate(),
+        sender=sender(),
+        ladders=get_settings().ladders,
+        publisher=publisher(),
+        release=release(),
+        slowest_claim=get_settings().lease_margin,
+        stopping=stopping(),
+        may_count_down=lambda wait: wait <= horizon and messages.may_count_down() and publisher().may_try(),
+    )
+
+
+@once
+def sweeper() -> Sweep:
+    """Return this process's sweep."""
+    settings = get_settings()
+    return Sweep(
+        lease=sweep_lease(),
+        backlog=backlog(),
+        gate=resilient_gate(),
+        publisher=publisher(),
+        release=release(),
+        look_at_queue=partial(broker.look_at_queue, app),
+        max_queued=settings.max_queued,
+        ahead=2 * settings.sweep_interval,
+    )
+
+
+@once
+def release() -> Release:
+    """Return what lets held deliveries go."""
+    return Release(resilient_gate(), backlog(), publisher())

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.faults.theatre import DELIVERERS
 from webhooks import app
+from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible
-from webhooks.stage import wait_until
 
 
 def ask(what: str) -> Mapping[str, Any]:

@@ -33,8 +33,8 @@ from tests.faults.sabotage import SABOTAGES
 from tests.faults.theatre import SETTINGS, Theatre
 from tests.faults.watch import Watch
 from webhooks import parts
+from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible, Unavailable
-from webhooks.stage import wait_until
 
 _OF_PRODUCERS = "refusals-are-swallowed"
 _SETTLES_WITHIN = 90  # seconds after the last fault

@@ -17,8 +17,8 @@ from tests.faults.frozen import frozen
 from tests.faults.kinds import Fault
 from tests.faults.theatre import DELIVERERS, Theatre
 from webhooks import deliver
+from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible
-from webhooks.stage import wait_until
 
 COPY = "copied_by_the_drill"
 

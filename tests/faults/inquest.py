@@ -19,8 +19,8 @@ from tests.faults import consumers
 from tests.faults.evidence import Evidence
 from tests.faults.theatre import Theatre
 from webhooks import parts
+from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import NotPossible, WebhooksError
-from webhooks.stage import Program, wait_until
 
 _ROWS = """
 SELECT id, merchant_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,

@@ -16,7 +16,8 @@ from typing import Any
 from celery.bin.celery import main
 from sqlalchemy import func, select, update
 
-from webhooks import app, channel
+from webhooks import app
+from webhooks.celery import channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
 from webhooks.ledger import database

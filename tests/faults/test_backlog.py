@@ -10,8 +10,8 @@ import pytest
 
 from tests.faults.conftest import MakeRows
 from tests.system import System
-from webhooks import app, deliver, tasks
-from webhooks.app import DELIVERIES
+from webhooks import app, deliver, parts
+from webhooks.celery.app import DELIVERIES
 from webhooks.model import HeldFor, State
 
 _TICKS_OF_RECOVERY = 10  # after so many, time passes for what was published: ten minutes in all
@@ -25,7 +25,7 @@ def test_more_due_rows_than_anybody_can_work_on(system: System, make_rows: MakeR
     """Ten minutes of ticks leave 1,000 messages, none of them doubled, in the memory that they took at first."""
     system.merchant("acme")
     make_rows(rows)
-    redis, sweeper = system.redis(), tasks.sweeper()
+    redis, sweeper = system.redis(), parts.sweeper()
     assert sweeper.tick().published == 1000
     memory = redis.info("memory")["used_memory"]
     for tick in range(1, ticks):
@@ -44,7 +44,7 @@ def test_a_backlog_shrinks_at_the_rate_of_workers(system: System, make_rows: Mak
     make_rows(1000)
     redis, seen = system.redis(), Counter[str]()
     ticks = 0
-    while tasks.sweeper().tick().published:
+    while parts.sweeper().tick().published:
         ticks += 1
         taken = [json.loads(message)["headers"]["id"] for message in redis.lrange(DELIVERIES, 0, -1)]
         redis.delete(DELIVERIES)

@@ -14,11 +14,12 @@ from tests.faults.conftest import MakeRows
 from tests.faults.proxy import Proxy
 from tests.merchant import Merchant, Reply
 from tests.system import System
-from webhooks import deliver, tasks
-from webhooks.app import DELIVERIES
+from webhooks import deliver, parts
+from webhooks.celery import messages
+from webhooks.celery.app import DELIVERIES
+from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import BrokerUnavailable, LedgerUnavailable
 from webhooks.model import Message, State
-from webhooks.stage import Program, wait_until
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 _SHORT = {"recover_after": 2, "deadline": 3, "lease_margin": 1}
@@ -113,7 +114,7 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
 ) -> None:
     """What one tick could not publish the next one does: nothing waits for recover_after."""
     make_rows(10)
-    publish, three = deliver.publish, iter(range(3))
+    publish, three = messages.publish, iter(range(3))
 
     def lost_after_three(message: Message, wait: timedelta) -> None:
         if next(three, None) is None:
@@ -121,9 +122,9 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
         publish(message, wait)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tasks.publisher(), "_send", lost_after_three)
-        assert tasks.sweeper().tick().published == 3
-    assert tasks.sweeper().tick().published == 7
+        patched.setattr(parts.publisher(), "_send", lost_after_three)
+        assert parts.sweeper().tick().published == 3
+    assert parts.sweeper().tick().published == 7
     assert system.redis().llen(DELIVERIES) == 10
 
 

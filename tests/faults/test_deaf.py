@@ -12,9 +12,9 @@ from tests.faults.commands import CommandProxy, How
 from tests.faults.test_broker import is_alive
 from tests.system import System
 from webhooks import app, deliver
+from webhooks.demo.stage import wait_until
 from webhooks.model import State
 from webhooks.settings import get_settings
-from webhooks.stage import wait_until
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 

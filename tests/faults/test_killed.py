@@ -12,7 +12,7 @@ from kombu.connection import Connection
 from tests.merchant import Reply
 from tests.system import System
 from webhooks import deliver
-from webhooks.app import DELIVERIES
+from webhooks.celery.app import DELIVERIES
 from webhooks.model import Outcome, State
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}

@@ -16,9 +16,9 @@ from tests.merchant import Request
 from tests.pgbouncer import PgBouncer
 from tests.system import System
 from webhooks import deliver, parts
+from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerUnavailable
 from webhooks.model import State
-from webhooks.stage import wait_until
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.merchant import Reply
 from tests.system import System
-from webhooks import app, deliver, intake, parts, tasks
-from webhooks.app import DELIVERIES
+from webhooks import app, deliver, intake, parts
+from webhooks.celery import messages
+from webhooks.celery.app import DELIVERIES
 from webhooks.model import State
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -100,9 +101,9 @@ def _count_down(event: dict[str, str], wait: timedelta) -> None:
     """Accept an event and have it wait in a worker's memory, as a retry does."""
     message = parts.ledger().record(intake.read(event), wait=wait)
     assert message
-    deliver.publish(message, wait)
+    messages.publish(message, wait)
 
 
 def _tick() -> bool:
-    tasks.sweeper().tick()
+    parts.sweeper().tick()
     return True

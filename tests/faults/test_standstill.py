@@ -16,17 +16,18 @@ from sqlalchemy import text
 
 from tests import command
 from tests.system import System
-from webhooks import app, broker, deliver, health, parts, workers
-from webhooks.app import DELIVERIES, SWEEP
+from webhooks import app, deliver, health, parts
 from webhooks.asking import Fault, Questions, ask
-from webhooks.embedded import PostgresServer
+from webhooks.celery import broker, workers
+from webhooks.celery.app import DELIVERIES, SWEEP
+from webhooks.celery.scheduling import PersistentScheduler
+from webhooks.celery.workers import Worker
+from webhooks.demo.embedded import PostgresServer
 from webhooks.errors import AnswerLost, BrokerUnavailable
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 from webhooks.model import State
-from webhooks.scheduling import PersistentScheduler
 from webhooks.sweep import Queue
-from webhooks.workers import Worker
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 _A_SWEEP_LATER = "UPDATE leases SET finished_at = finished_at - interval '31 seconds' WHERE name = 'sweep'"

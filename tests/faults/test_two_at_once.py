@@ -14,8 +14,8 @@ import pytest
 from tests.faults.conftest import MakeRows
 from tests.merchant import Reply
 from tests.system import System
-from webhooks import deliver, parts, tasks
-from webhooks.app import DELIVERIES
+from webhooks import deliver, parts
+from webhooks.celery.app import DELIVERIES
 from webhooks.ledger.leases import Term
 from webhooks.model import Outcome, Reason, State
 
@@ -103,7 +103,7 @@ def test_sweeps_without_their_lease_publish_once(
     monkeypatch.setattr(parts.sweep_lease(), "alone", lambda _rest: _everybody())
     redis = system.redis()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: tasks.sweeper().tick(), range(8)))
+        list(pool.map(lambda _: parts.sweeper().tick(), range(8)))
     assert redis.llen(DELIVERIES) == rows
 
 

@@ -16,15 +16,16 @@ from tests import courier
 from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
-from webhooks import deliver, parts, tasks
-from webhooks.app import DELIVERIES
+from webhooks import deliver, parts
+from webhooks.celery import tasks
+from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
+from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
 from webhooks.gate.values import Probe, Release
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import State
-from webhooks.stage import wait_until
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 
@@ -127,7 +128,7 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
         raise LedgerUnavailable("away for a moment")
 
     monkeypatch.setattr(Backlog, "release_probe", refuse)
-    swept = tasks.sweeper().tick()
+    swept = parts.sweeper().tick()
     assert (swept.probes, swept.released) == (0, 1)
 
 
@@ -187,7 +188,7 @@ def test_a_claim_that_is_refused_keeps_no_place(system: System, monkeypatch: pyt
 
     monkeypatch.setattr(Ledger, "claim", refuse)
     with pytest.raises(LedgerFault):
-        tasks.courier().attempt(message)
+        parts.courier().attempt(message)
     assert parts.gate().show("acme").in_flight == 0
 
 
@@ -215,7 +216,7 @@ def test_who_is_told_to_stop_waits_no_longer_for_the_ledger(system: System, monk
     stopping = threading.Event()
     monkeypatch.setattr(Ledger, "finish", away)
     with pytest.raises(LedgerUnavailable):
-        replace(tasks.courier(), stopping=stopping).attempt(message)
+        replace(parts.courier(), stopping=stopping).attempt(message)
     assert parts.gate().show("acme").failures == 1
     assert system.delivery("evt-1")["sending_since"]
 
@@ -225,7 +226,7 @@ def test_a_claim_that_took_too_long_is_handed_back(system: System) -> None:
     merchant = system.merchant("acme")
     message = courier.accept({**EVENT, "id": "evt-1"})
     with pytest.raises(LedgerBusy):
-        replace(tasks.courier(), slowest_claim=timedelta()).attempt(message)
+        replace(parts.courier(), slowest_claim=timedelta()).attempt(message)
     assert merchant.requests == []
     row = system.delivery("evt-1")
     assert (row["state"], row["attempts"], row["sending_since"]) == (State.PENDING, 0, None)
@@ -247,7 +248,7 @@ def test_a_row_that_cannot_be_changed_stops_one_step_of_the_sweep(system: System
     system.sql("UPDATE deliveries SET expires_at = now(), sweep_at = now() + interval '1 h' WHERE id = 'bad'")
     system.sql(_REFUSE_TO_EXPIRE)
     with pytest.raises(LedgerFault, match="not this one"):
-        tasks.sweeper().tick()
+        parts.sweeper().tick()
     assert system.redis().llen(DELIVERIES) == 2
     assert parts.pulse().last_done().finished_at is None
 

@@ -22,10 +22,10 @@ from tests.forks import Fork
 from tests.merchant import TestCA
 from tests.pgbouncer import PgBouncer
 from webhooks import parts
-from webhooks.embedded import Servers
+from webhooks.demo.embedded import Servers
+from webhooks.demo.stage import Program, Stage
 from webhooks.errors import NotPossible
 from webhooks.ledger import schema
-from webhooks.stage import Program, Stage
 
 MAX_QUEUED = 300
 SETTINGS = {

@@ -15,13 +15,13 @@ from unittest.mock import ANY
 import pytest
 
 from tests.gate.script import MERCHANT
+from webhooks.demo.stage import wait_until
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Held, Release, Report
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, Effect
-from webhooks.stage import wait_until
 
 _HELD = Held(HeldFor.BREAKER, timedelta(minutes=5))
 

@@ -290,4 +290,4 @@ def test_merchants_do_not_touch_each_other(gate: Gate) -> None:
 
     assert list(gate.offer(["dead", "alive"])) == ["dead", "alive"]
     gate.drained("alive")
-    assert [breaker.merchant_id for breaker in gate.list()] == ["dead"]
+    assert [breaker.endpoint_id for breaker in gate.list()] == ["dead"]

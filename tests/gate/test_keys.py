@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from webhooks.gate.keys import all_states, keys_of, merchant_of
+from webhooks.gate.keys import all_states, endpoint_of, keys_of
 
 _HOSTILE = (
     "{",
@@ -39,7 +39,7 @@ def test_hostile_ids_make_one_hash_tag(merchant_id: str) -> None:
 @given(st.text(min_size=1), st.sampled_from(["", "staging", "webhooks"]))
 def test_a_key_leads_back_to_its_merchant(merchant_id: str, namespace: str) -> None:
     """So no two merchants share a key, and a scan can name them."""
-    assert {merchant_of(name, namespace) for name in keys_of(merchant_id, namespace)} == {merchant_id}
+    assert {endpoint_of(name, namespace) for name in keys_of(merchant_id, namespace)} == {merchant_id}
 
 
 @pytest.mark.parametrize(("namespace", "first"), [("", "webhooks:{shop}:state"), ("qa", "qa:webhooks:{shop}:state")])

@@ -12,10 +12,10 @@ from tests.gate.duel import RULES, Duel
 from tests.gate.script import MERCHANT, admitted, attempts, released
 from tests.gate.walk import Walk
 from tests.gate.watched import Watched
+from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
 from webhooks.gate.keys import keys_of
 from webhooks.policy.breaker import BreakerRules, Effect
-from webhooks.stage import wait_until
 
 _KEYS = "webhooks:*"
 

@@ -10,10 +10,10 @@ from tests.breaker_model import US
 from tests.forks import CONTEXT
 from tests.gate.racers import probe_for_ever, race
 from tests.gate.script import MERCHANT, admitted, attempts
+from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
 from webhooks.gate.values import Admitted, Busy
 from webhooks.policy.breaker import BreakerRules, Effect
-from webhooks.stage import wait_until
 
 _ROUNDS = 1_000
 _RACERS = 8

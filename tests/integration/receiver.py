@@ -19,8 +19,8 @@ from typing import Self
 
 import pytest
 
+from webhooks.demo.stage import wait_until
 from webhooks.signing import sign
-from webhooks.stage import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples/receivers"
 EXPRESS = "express@5.3.0"

@@ -16,8 +16,8 @@ from tests import courier
 from tests.gate.clock import Clock, scripts_under_test
 from tests.merchant import Merchant, Reply, Stall
 from tests.system import System
-from webhooks import deliver, parts, tasks
-from webhooks.app import DELIVERIES
+from webhooks import deliver, parts
+from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.gate.gate import Gate
 from webhooks.model import HeldFor, Message, State
@@ -75,8 +75,8 @@ def held(count: int, merchant_id: str) -> list[Message]:
 def the_probe(system: System) -> Message:
     """Have the sweep offer a probe, and no second one; returns its message."""
     system.redis().delete(DELIVERIES)  # retries that count down
-    assert tasks.sweeper().tick().probes == 1
-    assert tasks.sweeper().tick().probes == 0
+    assert parts.sweeper().tick().probes == 1
+    assert parts.sweeper().tick().probes == 0
     message = courier.take(system.redis())
     assert message
     assert message.slot
@@ -128,7 +128,7 @@ def test_pauses_double_up_to_the_most_and_each_has_one_post(system: System, cloc
     for number, minutes in enumerate((5, 10, 20, 30, 30), OPENERS):
         assert len(merchant.requests) == number
         clock.advance(timedelta(minutes=minutes) - AN_INSTANT)
-        assert tasks.sweeper().tick().probes == 0
+        assert parts.sweeper().tick().probes == 0
         clock.advance(AN_INSTANT)
         message = the_probe(system)
         assert isinstance(courier.attempt(message), RetryAt)
@@ -212,7 +212,7 @@ def test_an_idle_tick_costs_the_same_however_many_are_held(
     monkeypatch.setattr(parts.database(), "rows", counting)
     before = touched(system)
     statements.clear()
-    tasks.sweeper().tick()
+    parts.sweeper().tick()
     assert len(statements) == 5, statements
     assert touched(system) - before <= 12
 

@@ -23,7 +23,7 @@ from tests.merchant import Merchant, Reply, Request, Reset, Stall
 from tests.remains import texts_in
 from tests.system import System
 from webhooks import app, deliver, parts
-from webhooks.embedded import free_port
+from webhooks.demo.embedded import free_port
 from webhooks.errors import Unavailable
 from webhooks.model import State
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.system import System
 from webhooks import deliver
-from webhooks.embedded import free_port
+from webhooks.demo.embedded import free_port
 from webhooks.model import State
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme", "card": "4000CANARY"}

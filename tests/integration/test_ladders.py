@@ -10,7 +10,7 @@ import pytest
 
 from tests import courier
 from tests.system import System
-from webhooks.app import DELIVERIES
+from webhooks.celery.app import DELIVERIES
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Delivery, Message, Unclaimed
 from webhooks.policy.decisions import RetryAt

@@ -13,10 +13,10 @@ from sqlalchemy import create_engine, make_url
 
 from tests.system import System
 from webhooks import app, deliver, parts, record
-from webhooks.app import App, Loader
+from webhooks.celery.app import App, Loader
+from webhooks.celery.tasks import Deliver
 from webhooks.errors import NotPossible, SettingsError
 from webhooks.ledger.audit import who_is_here
-from webhooks.tasks import Deliver
 
 EVENT = {"id": "evt-1", "type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 

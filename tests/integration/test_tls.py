@@ -14,8 +14,9 @@ from tests.command import run
 from tests.merchant import TestCA
 from tests.system import System
 from tests.tls import TlsFront
-from webhooks import broker, deliver
-from webhooks.app import DELIVERIES, Loader
+from webhooks import deliver
+from webhooks.celery import broker
+from webhooks.celery.app import DELIVERIES, Loader
 from webhooks.errors import BrokerUnavailable, GateUnavailable, SettingsError
 from webhooks.gate.gate import Gate
 from webhooks.model import State

@@ -12,15 +12,16 @@ from redis import Redis
 
 from tests.forks import Fork
 from tests.system import System
-from webhooks import broker, parts
-from webhooks.app import Loader
+from webhooks import parts
+from webhooks.celery import broker
+from webhooks.celery.app import Loader
+from webhooks.demo.stage import Stage
 from webhooks.errors import SettingsError
 from webhooks.gate.gate import Gate
 from webhooks.model import State
 from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
 from webhooks.settings import get_settings
-from webhooks.stage import Stage
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 EVENTS = 20

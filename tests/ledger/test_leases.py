@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import literal, text
 
 from tests.ledger.books import Books
+from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerUnavailable
 from webhooks.ledger.leases import Lease, Pulse
-from webhooks.stage import wait_until
 
 A_MINUTE = timedelta(minutes=1)
 

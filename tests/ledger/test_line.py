@@ -16,12 +16,12 @@ from sqlalchemy import text
 from tests.ledger.books import Books
 from tests.ledger.line import Line
 from webhooks import intake
+from webhooks.demo.stage import wait_until
 from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
 from webhooks.ledger.connecting import is_alive
 from webhooks.ledger.database import Database
 from webhooks.model import Delivery, Ladder, Message, Outcome, State
 from webhooks.policy.decisions import RetryAt
-from webhooks.stage import wait_until
 
 EVENT = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
 

@@ -23,13 +23,13 @@ from tests.databases import Databases
 from tests.merchant import Reply, TestCA
 from tests.system import System, settings_of
 from webhooks import deliver, parts
-from webhooks.app import app, celery_settings
-from webhooks.embedded import Servers
+from webhooks.celery.app import app, celery_settings
+from webhooks.demo.embedded import Servers
+from webhooks.demo.stage import wait_until
 from webhooks.ledger.tables import metadata
 from webhooks.once import once
 from webhooks.policy.breaker import BreakerState
 from webhooks.settings import get_settings
-from webhooks.stage import wait_until
 
 BUSY = Reply(503, headers=[("Retry-After", "3")])
 """Unavailable, and the retry waits long enough to be looked at."""

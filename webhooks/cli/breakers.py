@@ -22,9 +22,9 @@ def list_(json_: bool) -> None:
     """List the merchants whose breaker has something to say."""
     found = parts.gate().list()
     if json_:
-        print_json([asdict(item) for item in found])
+        print_json([{**asdict(item), "merchant_id": item.endpoint_id} for item in found])
         return
-    rows = [(item.merchant_id, item.state, item.successes, item.failures, item.until, item.in_flight) for item in found]
+    rows = [(item.endpoint_id, item.state, item.successes, item.failures, item.until, item.in_flight) for item in found]
     print_table(f"{len(rows)} breakers", ["merchant", "state", "answered", "failed", "paused until", "in flight"], rows)
 
 
@@ -33,7 +33,11 @@ def list_(json_: bool) -> None:
 @as_json
 def show(merchant_id: str, json_: bool) -> None:
     """Show one merchant's breaker, and how many of its deliveries are held."""
-    facts = {**asdict(parts.gate().show(merchant_id)), "held": parts.views().holding(merchant_id).number}
+    facts = {
+        "merchant_id": merchant_id,
+        **asdict(parts.gate().show(merchant_id)),
+        "held": parts.views().holding(merchant_id).number,
+    }
     if json_:
         print_json(facts)
     else:

@@ -12,8 +12,8 @@ import click
 
 from webhooks import health as judging
 from webhooks import parts
-from webhooks.app import DELIVERIES, SWEEP
 from webhooks.asking import Fault, Questions, ask
+from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.cli.output import as_json, print_facts, print_json, words
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
@@ -89,7 +89,7 @@ def _print(faults: Iterable[Fault]) -> None:
 
 
 def _not_working() -> dict[str, str]:
-    return {item.merchant_id: item.state for item in parts.gate().list() if item.state != "working"}
+    return {item.endpoint_id: item.state for item in parts.gate().list() if item.state != "working"}
 
 
 def _facts(answers: Mapping[str, Any], *, unknown: str | None = None) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from cryptography.fernet import Fernet
 
 from webhooks import deliver, intake, parts
 from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SLOW_WAITS, Role, seconds
+from webhooks.demo.embedded import Servers, free_port
 from webhooks.demo.journey import Journey
 from webhooks.demo.merchants import DemoMerchant
+from webhooks.demo.stage import Stage, wait_until
 from webhooks.demo.timeline import Timeline, read_timeline
-from webhooks.embedded import Servers, free_port
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
 from webhooks.policy.breaker import BreakerState
-from webhooks.stage import Stage, wait_until
 
 Say = Callable[[str], None]
 

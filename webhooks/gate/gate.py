@@ -28,7 +28,7 @@ _PAGE = 500
 
 
 class Gate:
-    """The breakers and lanes of all merchants. Connects when first used; threads and forked children may share it."""
+    """The breakers and lanes of all endpoints. Connects when first used; threads and forked children may share it."""
 
     def __init__(
         self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None, *, namespace: str = ""
@@ -48,47 +48,47 @@ class Gate:
         self._namespace = namespace
         self._rules = translate.rules_as_json(rules)
 
-    def admit(self, merchant_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
+    def admit(self, endpoint_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
         """Ask whether an attempt may start now; if so, the delivery is leased for `rules.lease`.
 
         `slot` is what the message carries, if anything.
         """
-        return translate.as_admission(self._run("admit", merchant_id, delivery_id, slot or ""))
+        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or ""))
 
-    def report(self, merchant_id: str, admitted: Admitted, effect: Effect) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect) -> Report:
         """Tell how an admitted attempt went: its lease ends, the window counts, the breaker moves.
 
         A second report, or one that comes after the lease ran out, changes nothing.
         """
         if admitted.token is None:
             return Report()
-        return translate.as_report(self._run("report", merchant_id, admitted.token, effect))
+        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect))
 
-    def offer(self, merchant_ids: Iterable[str]) -> dict[str, Offer]:
-        """Ask for each merchant with held deliveries what may be done with them now; one round trip for all."""
-        asked = list(dict.fromkeys(merchant_ids))
+    def offer(self, endpoint_ids: Iterable[str]) -> dict[str, Offer]:
+        """Ask for each endpoint with held deliveries what may be done with them now; one round trip for all."""
+        asked = list(dict.fromkeys(endpoint_ids))
         return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked)), strict=True))
 
-    def drained(self, merchant_id: str, unused: Sequence[str] = ()) -> None:
-        """Say that no delivery of this merchant is held any more, and give back the slots that found none."""
-        self._run("drained", merchant_id, *unused)
+    def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
+        """Say that no delivery of this endpoint is held any more, and give back the slots that found none."""
+        self._run("drained", endpoint_id, *unused)
 
-    def reset(self, merchant_id: str) -> None:
+    def reset(self, endpoint_id: str) -> None:
         """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
-        self._run("reset", merchant_id)
+        self._run("reset", endpoint_id)
 
-    def show(self, merchant_id: str) -> Breaker:
-        """Return how a merchant stands; nothing is changed."""
-        return translate.as_breaker(merchant_id, self._run("show", merchant_id))
+    def show(self, endpoint_id: str) -> Breaker:
+        """Return how an endpoint stands; nothing is changed."""
+        return translate.as_breaker(endpoint_id, self._run("show", endpoint_id))
 
     def list(self) -> tuple[Breaker, ...]:
-        """Return the merchants that are paused, probing or draining, in the order of their ids.
+        """Return the endpoints that are paused, probing or draining, in the order of their ids.
 
         It scans the whole key space of one server; on a Redis Cluster that is one node's.
         """
         with _faults_named():
             states = self._redis.scan_iter(match=keys.all_states(self._namespace), count=_PAGE)
-            found = sorted({keys.merchant_of(key, self._namespace) for key in states})
+            found = sorted({keys.endpoint_of(key, self._namespace) for key in states})
         breakers = map(translate.as_breaker, found, self._run_for_all("show", found))
         return tuple(breaker for breaker in breakers if not breaker.quiet)
 
@@ -96,8 +96,8 @@ class Gate:
         """Close the connections; a later call opens new ones."""
         self._redis.close()
 
-    def _run(self, operation: str, merchant_id: str, *args: str) -> Reply:
-        script, call = self._scripts[operation], self._call(merchant_id, *args)
+    def _run(self, operation: str, endpoint_id: str, *args: str) -> Reply:
+        script, call = self._scripts[operation], self._call(endpoint_id, *args)
         with _faults_named():
             try:
                 reply = self._redis.evalsha(script.sha, *call)
@@ -105,30 +105,30 @@ class Gate:
                 reply = self._redis.eval(script.text, *call)
         return cast("Reply", reply)
 
-    def _run_for_all(self, operation: str, merchant_ids: Sequence[str]) -> Sequence[Reply]:
+    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str]) -> Sequence[Reply]:
         with _faults_named():
-            replies = self._pipeline(operation, merchant_ids)
+            replies = self._pipeline(operation, endpoint_ids)
             unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if unknown:
                 # Those have not run; the others have, and must not run twice.
-                again = self._pipeline(operation, [merchant_ids[at] for at in unknown], load=True)
+                again = self._pipeline(operation, [endpoint_ids[at] for at in unknown], load=True)
                 replies = [again.pop(0) if isinstance(reply, NoScriptError) else reply for reply in replies]
             for reply in replies:
                 if isinstance(reply, Exception):
                     raise reply
         return cast("Sequence[Reply]", replies)
 
-    def _pipeline(self, operation: str, merchant_ids: Sequence[str], *, load: bool = False) -> Any:
+    def _pipeline(self, operation: str, endpoint_ids: Sequence[str], *, load: bool = False) -> Any:
         script = self._scripts[operation]
         with self._redis.pipeline(transaction=False) as pipeline:
             if load:
                 pipeline.script_load(script.text)
-            for merchant_id in merchant_ids:
-                pipeline.evalsha(script.sha, *self._call(merchant_id))
+            for endpoint_id in endpoint_ids:
+                pipeline.evalsha(script.sha, *self._call(endpoint_id))
             return pipeline.execute(raise_on_error=False)[int(load) :]
 
-    def _call(self, merchant_id: str, *args: str) -> tuple[Any, ...]:
-        names = keys.keys_of(merchant_id, self._namespace)
+    def _call(self, endpoint_id: str, *args: str) -> tuple[Any, ...]:
+        names = keys.keys_of(endpoint_id, self._namespace)
         return len(names), *names, self._rules, *args
 
 

@@ -1,4 +1,4 @@
-"""The names of a merchant's keys; they are made here and nowhere else.
+"""The names of an endpoint's keys; they are made here and nowhere else.
 
     webhooks:{shop%3A7}:state       hash     where the breaker stands; absent while there is nothing to remember
     webhooks:{shop%3A7}:in_flight   zset     delivery id → when its lease ends
@@ -18,19 +18,19 @@ _OPENING, _CLOSING = "webhooks:{", "}:"
 _KINDS = ("state", "in_flight", "slots", "window")
 
 
-def keys_of(merchant_id: str, namespace: str = "") -> tuple[str, ...]:
-    """Return the merchant's state, in-flight, slots and window keys, in the order of every script's KEYS."""
-    tag = quote(merchant_id, safe="", errors="surrogatepass")
+def keys_of(endpoint_id: str, namespace: str = "") -> tuple[str, ...]:
+    """Return the endpoint's state, in-flight, slots and window keys, in the order of every script's KEYS."""
+    tag = quote(endpoint_id, safe="", errors="surrogatepass")
     return tuple(f"{_start(namespace)}{tag}{_CLOSING}{kind}" for kind in _KINDS)
 
 
 def all_states(namespace: str = "") -> str:
-    """Return the pattern of every merchant's state key."""
+    """Return the pattern of every endpoint's state key."""
     return f"{_start(namespace)}*{_CLOSING}state"
 
 
-def merchant_of(key: str, namespace: str = "") -> str:
-    """Return the merchant that a key belongs to."""
+def endpoint_of(key: str, namespace: str = "") -> str:
+    """Return the endpoint that a key belongs to."""
     return unquote(key.removeprefix(_start(namespace)).rpartition(_CLOSING)[0], errors="surrogatepass")
 
 

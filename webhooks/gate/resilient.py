@@ -25,7 +25,7 @@ class ResilientGate:
     """A gate that never raises GateUnavailable.
 
     While Redis is away every delivery is admitted without a lease, reports go nowhere, and what is held trickles: one
-    delivery for each merchant and offer. An outage is logged once, and again when it is over. Between two tries one
+    delivery for each endpoint and offer. An outage is logged once, and again when it is over. Between two tries one
     second passes, and only one thread tries, so that an outage costs a timeout a second and not one a delivery.
     `bypassed` counts the calls that went without an answer since this process started.
     """
@@ -38,28 +38,28 @@ class ResilientGate:
         self._outage = Outage(pause, clock)
         self._lock = threading.Lock()
 
-    def admit(self, merchant_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
+    def admit(self, endpoint_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
         """As `Gate.admit`; without an answer the delivery is admitted, with no token."""
         passed: Admitted | Held | Busy = Admitted(None)
-        return self._ask(lambda: self._gate.admit(merchant_id, delivery_id, slot), passed)
+        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot), passed)
 
-    def report(self, merchant_id: str, admitted: Admitted, effect: Effect) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect) -> Report:
         """As `Gate.report`; without an answer nothing moves."""
         if admitted.token is None:
             return Report()
-        return self._ask(lambda: self._gate.report(merchant_id, admitted, effect), Report())
+        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect), Report())
 
-    def offer(self, merchant_ids: Iterable[str]) -> dict[str, Offer]:
-        """As `Gate.offer`; without an answer one delivery of each merchant may go."""
-        asked = tuple(merchant_ids)
+    def offer(self, endpoint_ids: Iterable[str]) -> dict[str, Offer]:
+        """As `Gate.offer`; without an answer one delivery of each endpoint may go."""
+        asked = tuple(endpoint_ids)
         if not asked:
             return {}  # Redis would not be asked, and not asking is no sign that it is back
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
         return self._ask(lambda: self._gate.offer(asked), trickle)
 
-    def drained(self, merchant_id: str, unused: Sequence[str] = ()) -> None:
+    def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """As `Gate.drained`; unheard, it is said again when the sweep next finds nothing to release."""
-        self._ask(lambda: self._gate.drained(merchant_id, unused), None)
+        self._ask(lambda: self._gate.drained(endpoint_id, unused), None)
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         if not self._outage.may_try():

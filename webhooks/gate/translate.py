@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def rules_as_json(rules: BreakerRules) -> str:
     """Return the rules as the scripts' ARGV[1]; whole numbers only, which Lua keeps exactly up to 2^53."""
-    # Past the longest pause a merchant that nobody asks about is forgotten; any use before that renews its keys.
+    # Past the longest pause an endpoint that nobody asks about is forgotten; any use before that renews its keys.
     remembered = rules.pause + 2 * rules.max_pause + rules.window + rules.slot_lease + rules.lease
     return json.dumps(
         {
@@ -77,12 +77,12 @@ def as_offer(reply: Reply) -> Offer:
             raise _not_understood(reply)
 
 
-def as_breaker(merchant_id: str, reply: Reply) -> Breaker:
+def as_breaker(endpoint_id: str, reply: Reply) -> Breaker:
     """Read what `show` answered; an empty text stands for what is not there."""
     state, since, pause, until, probe, release, *counts = reply
     successes, failures, in_flight, slots = map(int, counts)
     return Breaker(
-        merchant_id=merchant_id,
+        endpoint_id=endpoint_id,
         state=BreakerState(state),
         since=_EPOCH + int(since) * _MICROSECOND if since else None,
         pause=int(pause) * _MICROSECOND if pause else None,

@@ -35,7 +35,7 @@ class Report:
     """What a report has moved.
 
     `opened`: from working to paused; `closed`: from probing to working. `slots`: so many further held deliveries of
-    this merchant may be released now, each with one of these in its message; slots without a delivery go to `drained`.
+    this endpoint may be released now, each with one of these in its message; slots without a delivery go to `drained`.
     """
 
     opened: bool = False
@@ -45,12 +45,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The merchant's held deliveries stay where they are."""
+    """The endpoint's held deliveries stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One held delivery may try whether the merchant is back; its message carries `slot`."""
+    """One held delivery may try whether the endpoint is back; its message carries `slot`."""
 
     slot: str
 
@@ -67,7 +67,7 @@ Offer = Wait | Probe | Release
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """How a merchant's breaker and lane stand, for operators.
+    """How an endpoint's breaker and lane stand, for operators.
 
     `since` is when it opened, closed or was reset last, None when never as far as anyone remembers. `pause` and
     `until` are set while it is paused or probing. `probe` is the id of the delivery that probes right now.
@@ -75,7 +75,7 @@ class Breaker:
     release window: how many of both there may be while the backlog is drained, None when it is not.
     """
 
-    merchant_id: str
+    endpoint_id: str
     state: BreakerState = BreakerState.WORKING
     since: datetime | None = None
     pause: timedelta | None = None

@@ -1,4 +1,4 @@
-"""The breaker's numbers and words: when a merchant counts as down, and how long it is left in peace."""
+"""The breaker's numbers and words: when an endpoint counts as down, and how long it is left in peace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDEST_BUCKET = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class BreakerRules:
-    """The rules' breaker, as numbers; `lane` is how many deliveries of one merchant may be in flight at once."""
+    """The rules' breaker, as numbers; `lane` is how many deliveries of one endpoint may be in flight at once."""
 
     window: timedelta = timedelta(minutes=5)
     min_attempts: int = 5
@@ -32,7 +32,7 @@ class BreakerRules:
 
 
 class BreakerState(StrEnum):
-    """Where a merchant's breaker stands (rules, part 1)."""
+    """Where an endpoint's breaker stands (rules, part 1)."""
 
     WORKING = "working"
     PAUSED = "paused"
@@ -40,7 +40,7 @@ class BreakerState(StrEnum):
 
 
 class Effect(StrEnum):
-    """What an attempt does to its merchant's breaker and lane.
+    """What an attempt does to its endpoint's breaker and lane.
 
     `success` and `throttled` both count as answered, and the second one slows the release of held deliveries;
     `nothing` gives the place back and counts nowhere.
@@ -64,5 +64,5 @@ _EFFECTS = {
 
 
 def effect_of(outcome: Outcome) -> Effect:
-    """Return what the breaker hears of an attempt (rules, part 2): only unavailability counts against a merchant."""
+    """Return what the breaker hears of an attempt (rules, part 2): only unavailability counts against an endpoint."""
     return _EFFECTS[outcome]

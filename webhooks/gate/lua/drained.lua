@@ -1,4 +1,4 @@
--- No delivery of the merchant is held any more: deliveries without a slot pass again.
+-- No delivery of the endpoint is held any more: deliveries without a slot pass again.
 -- KEYS, ARGV[1]: see common.lua
 -- ARGV
 --   [2…] slots that found no delivery

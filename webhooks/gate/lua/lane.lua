@@ -1,4 +1,4 @@
--- The merchant's lane: who is in flight, and for whom a place is kept.
+-- The endpoint's lane: who is in flight, and for whom a place is kept.
 
 local function let_lapse()
   redis.call('ZREMRANGEBYSCORE', IN_FLIGHT, '-inf', digits(now))

@@ -1,4 +1,4 @@
--- What may be done with the merchant's held deliveries now?
+-- What may be done with the endpoint's held deliveries now?
 -- KEYS, ARGV[1]: see common.lua
 -- Returns one of
 --   {'wait'}

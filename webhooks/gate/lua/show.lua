@@ -1,4 +1,4 @@
--- How does the merchant stand? Changes nothing.
+-- How does the endpoint stand? Changes nothing.
 -- KEYS, ARGV[1]: see common.lua
 -- Returns {state, since, pause, until, probe, release, successes, failures, in flight, slots}: texts, '' for what is
 -- not there; `probe` is the id of the delivery that probes right now.

@@ -15,8 +15,8 @@ from celery.signals import task_received, worker_ready
 from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
-from webhooks.app import app
 from webhooks.breakers import reset_once
+from webhooks.celery.app import app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.ledger.audit import who_is_here
 
@@ -53,7 +53,7 @@ def _answered(command: Callable[..., dict[str, Any]]) -> Callable[..., dict[str,
 def breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     """Show a merchant's breaker: state, window counts, pause, since when, who probes, how many are held."""
     held = parts.views().holding(merchant_id).number
-    shown = asdict(parts.gate().show(merchant_id))
+    shown = {"merchant_id": merchant_id, **asdict(parts.gate().show(merchant_id))}
     return {name: _plain(value) for name, value in shown.items()} | {"held": held}
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from webhooks import broker
-from webhooks.app import app
+from webhooks.celery import broker
+from webhooks.celery.app import app
 
 _SOON_S, _LATER_S = 1.0, 3.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from importlib import import_module
@@ -11,16 +10,13 @@ from typing import Any, NoReturn
 import click
 from celery import Celery
 from celery.loaders.app import AppLoader
-from celery.signals import worker_init
 from celery.utils.imports import cwd_in_path
 from click.core import ParameterSource
 from kombu.entity import Exchange, Queue
 
-from webhooks import parts, redis_url
-from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError, WebhooksError
+from webhooks import redis_url
+from webhooks.errors import SettingsError, WebhooksError
 from webhooks.settings import Settings, get_settings
-
-log = logging.getLogger(__name__)
 
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
@@ -73,13 +69,13 @@ def _required(settings: Settings) -> dict[str, Any]:
             # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
             "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
         },
-        "worker_consumer": "webhooks.consuming:PersistentConsumer",
+        "worker_consumer": "webhooks.celery.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         # It remembers nothing, so that several beats share no file. No message of these expires: beat's clock would say
         # when, a worker's clock whether, and where they differ no sweep would ever run.
-        "beat_scheduler": "webhooks.scheduling:PersistentScheduler",
+        "beat_scheduler": "webhooks.celery.scheduling:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
             "sweep": {"task": "webhooks.sweep", "schedule": tick},
@@ -131,23 +127,8 @@ class Loader(AppLoader):  # type: ignore[misc]
         return celery_settings(get_settings())
 
 
-@worker_init.connect  # type: ignore[untyped-decorator]
-def _check_start(sender: Any, **_: Any) -> None:
-    """Say at start, in one line, what would keep this worker from sending; a ledger that is away may come back."""
-    if sender.app is not app:
-        return  # a producer's own worker
-    from webhooks.ledger import schema  # noqa: PLC0415 - Alembic: producers and most commands start without it
-
-    try:
-        parts.sender()  # reads the CA bundle and the proxy's URL
-        schema.check(parts.database())
-    except (LedgerOutdated, LocalFault, SettingsError) as error:
-        _end(error)
-    except LedgerUnavailable as error:
-        log.warning("%s; going on until it can", error)
-
-
-def _end(error: WebhooksError) -> NoReturn:
+def end(error: WebhooksError) -> NoReturn:
+    """End this process with one line."""
     click.echo(f"webhooks: {error}", err=True)
     sys.exit(2)
 
@@ -155,15 +136,21 @@ def _end(error: WebhooksError) -> NoReturn:
 class App(Celery):  # type: ignore[misc]
     """A Celery application whose broker is ours, whatever is in the environment for somebody else's."""
 
-    backend_cls = "webhooks.results:NoResults"
-    control_cls = "webhooks.control:Control"
+    backend_cls = "webhooks.celery.results:NoResults"
+    control_cls = "webhooks.celery.control:Control"
 
     def _connection(self, _url: str, *args: Any, **options: Any) -> Any:
         # Celery would prefer a CELERY_BROKER_URL, which is there for an application of the producer's own.
         return super()._connection(self.conf["broker_url"], *args, **options)
 
 
-app = App("webhooks", loader=Loader, log="webhooks.logs:Logs", include=["webhooks.tasks"], set_as_current=False)
+app = App(
+    "webhooks",
+    loader=Loader,
+    log="webhooks.celery.logs:Logs",
+    include=["webhooks.celery.tasks", "webhooks.celery.starting"],
+    set_as_current=False,
+)
 
 
 def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:
@@ -178,7 +165,7 @@ def _check_settings(context: click.Context, _option: click.Parameter, _value: ob
             raise SettingsError("-b, --broker is not used: the broker is WEBHOOKS_BROKER_URL")
         celery_settings(get_settings())
     except WebhooksError as error:
-        _end(error)
+        end(error)
 
 
 # Celery offers no hook before a command of its own; an option that nobody sees is parsed by each of them.

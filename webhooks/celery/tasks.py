@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -12,13 +11,12 @@ from typing import Any, assert_never
 from celery import Celery, Task
 from celery.exceptions import Ignore
 from celery.result import AsyncResult
-from celery.signals import worker_shutting_down
 from celery.utils.threads import LocalStack
-from celery.worker import state as worker_state
 
-from webhooks import broker, by_name, intake, parts
-from webhooks.app import app
-from webhooks.delivery import Courier, SetAside
+from webhooks import intake, parts
+from webhooks.celery import by_name, messages
+from webhooks.celery.app import app
+from webhooks.delivery import SetAside
 from webhooks.errors import (
     LedgerFault,
     NotPossible,
@@ -26,18 +24,12 @@ from webhooks.errors import (
     Unavailable,
 )
 from webhooks.model import Message
-from webhooks.once import once
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
-from webhooks.publishing import Publisher
-from webhooks.release import Release
 from webhooks.settings import get_settings
-from webhooks.sweep import Sweep
 
 log = logging.getLogger(__name__)
 
 _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
-_stopping = threading.Event()
-_COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
 class DeliveryFailed(Exception):
@@ -88,29 +80,18 @@ class Deliver(Task):  # type: ignore[misc]
         if wait >= get_settings().max_age:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
-        queued = wait <= 2 * get_settings().sweep_interval and publisher().may_try()
+        queued = wait <= 2 * get_settings().sweep_interval and parts.publisher().may_try()
         message = parts.ledger().record(event, wait=wait, queued=queued)
         if message and queued:
-            publisher().publish(message, wait)
+            parts.publisher().publish(message, wait)
         return self.AsyncResult(event.id)
-
-    def publish(self, message: Message, wait: timedelta) -> None:
-        """Put a message on the broker; raises BrokerUnavailable. It names the delivery, and holds no body (I9)."""
-        identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
-        headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
-        self._send((identity,), message.id, wait, headers=headers)
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
         """Send the message at hand once more, with what came in it; raises BrokerUnavailable."""
-        self._send(args, self.request.id, wait, kwargs=kwargs)
-
-    def _send(self, args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
-        countdown = wait.total_seconds() or None
-        with broker.told_apart(app):
-            super().apply_async(args, task_id=task_id, countdown=countdown, retry=False, **options)
+        messages.send(args, self.request.id, wait, kwargs=kwargs)
 
 
-@app.task(bind=True, base=Deliver, name="webhooks.deliver", throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
+@app.task(bind=True, base=Deliver, name=messages.DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
 def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
@@ -120,7 +101,7 @@ def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     if "turn" not in headers:
         by_name.accept(task, args, kwargs)
     (event,) = args
-    match _attempt(_message(event, headers)):
+    match _attempt(messages.read(event, headers)):
         case Delivered():
             return
         case RetryAt(due_at=due_at, ladder=ladder):
@@ -139,7 +120,7 @@ def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
 def _attempt(message: Message) -> Decision | SetAside:
     """Make one attempt; a fault of ours ends it, and the sweep sees to the row, which is still due."""
     try:
-        return courier().attempt(message)
+        return parts.courier().attempt(message)
     except Unavailable as error:
         if not error.told_once:
             log.warning("delivery %s: %s", message.id, error)
@@ -149,22 +130,11 @@ def _attempt(message: Message) -> Decision | SetAside:
         raise by_name.waiting(str(error)) from None
 
 
-def _message(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
-    return Message(
-        id=identity["id"],
-        merchant_id=identity["merchant_id"],
-        type=identity["type"],
-        turn=headers["turn"],
-        queued_at=datetime.fromisoformat(headers["queued_at"]),
-        slot=headers.get("slot"),
-    )
-
-
 @app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
     """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
     try:
-        sweeper().tick(rest=get_settings().sweep_interval / 2)
+        parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
         if not error.told_once:
             log.warning("sweep: %s; the next tick tries again", error)
@@ -181,57 +151,6 @@ def prune() -> None:
             pass
     except (Unavailable, LedgerFault) as error:
         log.warning("prune: %s; it is tried again in a minute", error)
-
-
-@worker_shutting_down.connect  # type: ignore[untyped-decorator]
-def _stop(**_: Any) -> None:
-    """Let nobody wait for the ledger any longer than this process has."""
-    _stopping.set()
-
-
-@once
-def publisher() -> Publisher:
-    """Return this process's way to the broker."""
-    return Publisher(deliver.publish, parts.ledger())
-
-
-@once
-def courier() -> Courier:
-    """Return what carries this process's deliveries."""
-    horizon = get_settings().horizon
-    return Courier(
-        ledger=parts.ledger(),
-        gate=parts.resilient_gate(),
-        sender=parts.sender(),
-        ladders=get_settings().ladders,
-        publisher=publisher(),
-        release=_release(),
-        slowest_claim=get_settings().lease_margin,
-        stopping=_stopping,
-        may_count_down=lambda wait: (
-            wait <= horizon and len(worker_state.scheduled_requests) < _COUNTDOWNS and publisher().may_try()
-        ),
-    )
-
-
-@once
-def sweeper() -> Sweep:
-    """Return this process's sweep."""
-    settings = get_settings()
-    return Sweep(
-        lease=parts.sweep_lease(),
-        backlog=parts.backlog(),
-        gate=parts.resilient_gate(),
-        publisher=publisher(),
-        release=_release(),
-        look_at_queue=lambda: broker.look_at_queue(app),
-        max_queued=settings.max_queued,
-        ahead=2 * settings.sweep_interval,
-    )
-
-
-def _release() -> Release:
-    return Release(parts.resilient_gate(), parts.backlog(), publisher())
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

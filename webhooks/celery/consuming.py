@@ -9,7 +9,8 @@ from typing import Any
 
 from celery.worker.consumer import Consumer
 
-from webhooks import channel, parts, telemetry
+from webhooks import parts, telemetry
+from webhooks.celery import channel
 from webhooks.intake import RefusedEvent
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import KombuError
 
-from webhooks.app import DELIVERIES, SWEEP
+from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.errors import BrokerUnavailable
 from webhooks.sweep import Queue
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from celery.beat import ScheduleEntry, Scheduler
 
-from webhooks import broker
-from webhooks.app import SWEEP
-from webhooks.consuming import persistent
+from webhooks.celery import broker
+from webhooks.celery.app import SWEEP
+from webhooks.celery.consuming import persistent
 from webhooks.outage import Outage
 
 log = logging.getLogger(__name__)

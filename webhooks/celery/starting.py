@@ -1,0 +1,36 @@
+"""What a worker looks at when it starts, and what it does when it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery.signals import worker_init, worker_shutting_down
+
+from webhooks import parts
+from webhooks.celery.app import app, end
+from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
+
+log = logging.getLogger(__name__)
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def _check_start(sender: Any, **_: Any) -> None:
+    """Say at start, in one line, what would keep this worker from sending; a ledger that is away may come back."""
+    if sender.app is not app:
+        return  # a producer's own worker
+    from webhooks.ledger import schema  # noqa: PLC0415 - Alembic: producers and most commands start without it
+
+    try:
+        parts.sender()  # reads the CA bundle and the proxy's URL
+        schema.check(parts.database())
+    except (LedgerOutdated, LocalFault, SettingsError) as error:
+        end(error)
+    except LedgerUnavailable as error:
+        log.warning("%s; going on until it can", error)
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop(**_: Any) -> None:
+    """Let nobody wait for the ledger any longer than this process has."""
+    parts.stopping().set()
