@@ -51,7 +51,7 @@ class Bench:
     def merchant(self, merchant_id: str) -> Merchant:
         """Start and register a merchant that answers 200 at once."""
         merchant = self.stack.enter_context(Merchant(self.ca))
-        parts.merchants().set(merchant_id, url=merchant.url(), secret="a secret")
+        parts.endpoints().set(merchant_id, url=merchant.url(), secret="a secret")
         return merchant
 
     def stage(self, **settings: str) -> Stage:

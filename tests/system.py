@@ -87,7 +87,7 @@ class System:
 
     def register(self, merchant_id: str, merchant: Merchant) -> None:
         """Set a merchant's address and secret."""
-        parts.merchants().set(merchant_id, url=merchant.url(), secret=SECRET)
+        parts.endpoints().set(merchant_id, url=merchant.url(), secret=SECRET)
 
     @property
     def stage(self) -> Stage:

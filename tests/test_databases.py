@@ -40,8 +40,8 @@ def test_the_same_database_is_handed_on_empty(databases: Databases) -> None:
     "change",
     [
         "DROP TABLE attempts, alembic_version",
-        "ALTER TABLE merchants ADD COLUMN mood text",
-        "ALTER TABLE merchants DROP CONSTRAINT address_has_a_secret",
+        "ALTER TABLE endpoints ADD COLUMN mood text",
+        "ALTER TABLE endpoints DROP CONSTRAINT address_has_a_secret",
         "CREATE INDEX ON audit (who)",
         "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "REVOKE INSERT ON audit FROM CURRENT_USER",

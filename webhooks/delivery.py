@@ -66,7 +66,7 @@ class Courier:
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
         admitted_by = time.monotonic() + self.slowest_claim.total_seconds()
-        admission = self.gate.admit(message.merchant_id, message.id, message.slot)
+        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.lane)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
         asked_at = time.monotonic()
@@ -81,10 +81,10 @@ class Courier:
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
-        report = self._tell_gate(message.merchant_id, admission, attempt.outcome)
+        report = self._tell_gate(delivery, admission, attempt.outcome)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         telemetry.attempted(delivery, attempt, decision)
-        self.release.next_of(message.merchant_id, report.slots)
+        self.release.next_of(delivery.endpoint_id, report.slots)
         if retry and ours:
             self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
@@ -107,7 +107,7 @@ class Courier:
         try:
             return self.ledger.claim(message)
         except Exception:  # whatever it is, the lease must not stand for it
-            self.gate.report(message.merchant_id, admission, Effect.NOTHING)
+            self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.lane)
             raise
 
     def _in_time(self, delivery: Delivery, admission: Admitted, admitted_by: float) -> None:
@@ -117,16 +117,19 @@ class Courier:
             raise LedgerBusy("the ledger is busy: the claim took too long, and was handed back")
 
     def _hand_back(self, delivery: Delivery, admission: Admitted, wait: timedelta) -> None:
-        self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
+        self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.lane)
         self.ledger.hand_back(delivery.id, delivery.turn, wait)
 
     def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
-        self.gate.report(message.merchant_id, admission, Effect.NOTHING)
+        self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.lane)
         match why:
             case Unclaimed.NO_ADDRESS:
                 return self._hold(message, HeldFor.ADDRESS)
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
+            case Unclaimed.REMOVED:
+                self.ledger.end_removed(message)
+                return SetAside(None)
             case Unclaimed.UNKNOWN:
                 self.strangers.met(message.id)
                 return SetAside(None)
@@ -144,7 +147,7 @@ class Courier:
             self._hand_back(delivery, admission, AFTER_OUR_FAULT)
             raise
         except Exception:
-            self.gate.report(delivery.merchant_id, admission, Effect.NOTHING)
+            self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.lane)
             raise
 
     def _write_down(
@@ -167,13 +170,13 @@ class Courier:
                     threading.Event().wait(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
-    def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> Report:
+    def _tell_gate(self, delivery: Delivery, admission: Admitted, outcome: Outcome) -> Report:
         """Move the breaker, while the lease lasts: before the ledger, which may be away for longer.
 
-        Where the merchant has held deliveries, the report says how many may go next.
+        Where the endpoint has held deliveries, the report says how many may go next.
         """
-        report = self.gate.report(merchant_id, admission, effect_of(outcome))
-        telemetry.breaker(merchant_id, report)
+        report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.lane)
+        telemetry.breaker(delivery, report)
         return report
 
     def _near(self, decision: Decision, now: datetime) -> RetryAt | None:
@@ -183,7 +186,9 @@ class Courier:
         return None
 
     def _reschedule(self, delivery: Delivery, retry: RetryAt, now: datetime) -> None:
-        message = Message(delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now)
+        message = Message(
+            delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now, lane=delivery.lane
+        )
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 
 

@@ -41,9 +41,10 @@ class EventConflict(Refused):
     """The id was accepted before with another body."""
 
     @classmethod
-    def of(cls, event_id: str) -> EventConflict:
-        """Say which id it is."""
-        return cls(f"id: {event_id} was accepted before with another body; nothing was changed")
+    def of(cls, *event_ids: str) -> EventConflict:
+        """Say which ids they are."""
+        verb = "was" if len(event_ids) == 1 else "were"
+        return cls(f"id: {', '.join(event_ids)} {verb} accepted before with another body; nothing was changed")
 
 
 class InvalidAddress(Refused, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -96,13 +97,16 @@ class Refusal:
     cause: str
 
 
+_TO = "~"  # in no event's id
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """What a Celery message says: look at this delivery now.
 
     `turn` tells a stale message from a live one. `queued_at` is when it was published, by the ledger's clock. `slot` is
-    the gate's permission to pass although the merchant's other deliveries are held: the message carries a probe or a
-    release.
+    the gate's permission to pass although the endpoint's other deliveries are held: the message carries a probe or a
+    release. `lane` is the endpoint's own, where it has one.
     """
 
     id: str
@@ -111,14 +115,40 @@ class Message:
     turn: int
     queued_at: datetime
     slot: str | None = None
+    lane: int | None = None
+
+    @property
+    def endpoint_id(self) -> str:
+        """Where the delivery goes, which its id says."""
+        return endpoint_of(self.id, self.merchant_id)
+
+
+def delivery_id_of(event_id: str, merchant_id: str, endpoint_id: str) -> str:
+    """Return the id of an event's delivery to an endpoint: its own, at the default endpoint."""
+    return event_id if endpoint_id == merchant_id else f"{event_id}{_TO}{endpoint_id}"
+
+
+def event_of(delivery_id: str) -> str:
+    """Return the id of a delivery's event."""
+    return delivery_id.partition(_TO)[0]
+
+
+def endpoint_of(delivery_id: str, merchant_id: str) -> str:
+    """Return the id of a delivery's endpoint."""
+    return delivery_id.partition(_TO)[2] or merchant_id
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1."""
+    """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1.
+
+    `headers` are the endpoint's own, and `lane` is its lane, where it has one.
+    """
 
     id: str
+    event_id: str
     merchant_id: str
+    endpoint_id: str
     type: str
     turn: int
     number: int
@@ -133,6 +163,8 @@ class Delivery:
     body: bytes = field(repr=False)
     previous_secret: str | None = field(default=None, repr=False)  # only while it is still valid
     standard_headers: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lane: int | None = None
 
 
 class Unclaimed(StrEnum):
@@ -141,7 +173,8 @@ class Unclaimed(StrEnum):
     STALE = "stale"  # another message or worker was faster, or the delivery is final or past its age
     UNKNOWN = "unknown"  # nothing of this id was ever accepted: it is another ledger's
     NO_ADDRESS = "no address"
-    PAUSED = "paused"  # its merchant, by an operator
+    PAUSED = "paused"  # its endpoint, by an operator
+    REMOVED = "removed"  # its endpoint, by an operator, after it was accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +193,25 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Merchant:
-    """A registered merchant, without its secrets.
+class Endpoint:
+    """Where events of a merchant go, without secrets.
 
-    `url` is its address, if it has one; `previous_secret_until` is set while a rotation's overlap lasts.
+    The default endpoint's id is the merchant's. `url` is its address, if it has one; `previous_secret_until` is set
+    while a rotation's overlap lasts; `headers` are the names of its own headers; `types` are the events that it wants,
+    exact ones and such as `payment.*`, None for all; `lane` is how many of its deliveries may be in flight at once,
+    None for the general number.
     """
 
     id: str
+    merchant_id: str
     url: str | None
     has_secret: bool
     previous_secret_until: datetime | None
     standard_headers: bool
+    headers: tuple[str, ...]
+    types: tuple[str, ...] | None
+    lane: int | None
+    note: str | None
     paused_at: datetime | None
     created_at: datetime
     updated_at: datetime

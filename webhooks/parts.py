@@ -16,9 +16,9 @@ from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
 from webhooks.ledger.database import Database
+from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEP, Lease, Pulse
 from webhooks.ledger.ledger import Ledger
-from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
@@ -70,9 +70,9 @@ def pulse() -> Pulse:
 
 
 @once
-def merchants() -> Merchants:
-    """Return the registered merchants."""
-    return Merchants(database(), get_settings().cipher)
+def endpoints() -> Endpoints:
+    """Return where events go."""
+    return Endpoints(database(), get_settings().cipher)
 
 
 @once

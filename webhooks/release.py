@@ -22,33 +22,33 @@ class Release:
         self._backlog = backlog
         self._publisher = publisher
 
-    def next_of(self, merchant_id: str, slots: Sequence[str]) -> int:
-        """Release the oldest held deliveries of a merchant, one a slot. Returns how many there were.
+    def next_of(self, endpoint_id: str, slots: Sequence[str]) -> int:
+        """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were.
 
         Fewer than there are slots: none is held any more, and the gate is told so.
         """
         if not slots:
             return 0
         try:
-            released = self._backlog.release(merchant_id, len(slots))
+            released = self._backlog.release(endpoint_id, len(slots))
         except (LedgerUnavailable, LedgerFault) as error:
-            log.warning("merchant %s: its held deliveries wait for the next sweep: %s", merchant_id, error)
+            log.warning("endpoint %s: its held deliveries wait for the next sweep: %s", endpoint_id, error)
             return 0
         for message, slot in zip(released, slots, strict=False):
             self._publisher.publish(replace(message, slot=slot))
         if len(released) < len(slots):
-            self._gate.drained(merchant_id, slots[len(released) :])
+            self._gate.drained(endpoint_id, slots[len(released) :])
         return len(released)
 
-    def probe_of(self, merchant_id: str, slot: str) -> bool:
+    def probe_of(self, endpoint_id: str, slot: str) -> bool:
         """Offer the held delivery with the fewest fast attempts spent as the probe. Returns whether there was one."""
         try:
-            chosen = self._backlog.release_probe(merchant_id)
+            chosen = self._backlog.release_probe(endpoint_id)
         except (LedgerUnavailable, LedgerFault) as error:
-            log.warning("merchant %s: its probe waits for the next offer: %s", merchant_id, error)
+            log.warning("endpoint %s: its probe waits for the next offer: %s", endpoint_id, error)
             return False
         for message in chosen:
             self._publisher.publish(replace(message, slot=slot))
             return True
-        self._gate.drained(merchant_id, [slot])
+        self._gate.drained(endpoint_id, [slot])
         return False

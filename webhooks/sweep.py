@@ -1,6 +1,6 @@
 """The sweep: once a second, what is far, lost, expired or held gets what it waits for.
 
-It asks per merchant and takes bounded batches, so that an idle tick costs the same with a million deliveries held (I7).
+It asks per endpoint and takes bounded batches, so that an idle tick costs the same with a million deliveries held (I7).
 Several sweeps at once do no harm: one works, the others leave.
 """
 
@@ -41,6 +41,7 @@ class Swept:
     published: int = 0
     probes: int = 0
     released: int = 0
+    ended: int = 0  # of endpoints that were removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ class Sweep:
         expired = step(self.backlog.expire, 0)
         buried = step(self._bury, 0) if term.asked else 0
         published = step(lambda: self._publish_due(term), 0)
-        probes, released = step(lambda: self._ask_for_the_held(term), (0, 0))
+        probes, released, ended = step(lambda: self._ask_for_the_held(term), (0, 0, 0))
         for fault in refused:
             raise fault  # so that this tick does not count as done
-        return Swept(expired, buried, published, probes, released)
+        return Swept(expired, buried, published, probes, released, ended)
 
     def _bury(self) -> int:
         self.backlog.suspect()
@@ -102,16 +103,18 @@ class Sweep:
             term.renew()
         return len(due)
 
-    def _ask_for_the_held(self, term: Term) -> tuple[int, int]:
-        """Ask the gate once for all merchants with held deliveries: offer a probe, release some, or leave them."""
+    def _ask_for_the_held(self, term: Term) -> tuple[int, int, int]:
+        """Ask the gate once for all endpoints with held deliveries: offer a probe, release some, or leave them."""
         probes = released = 0
-        for merchant_id, offer in self.gate.offer(self.backlog.held_merchants()).items():
+        held = self.backlog.held_endpoints()
+        ended = self.backlog.end_removed(held.removed) if held.removed else 0
+        for endpoint_id, offer in self.gate.offer(held.lanes, held.lanes).items():
             match offer:
                 case Probe(slot=slot):
-                    probes += self.release.probe_of(merchant_id, slot)
+                    probes += self.release.probe_of(endpoint_id, slot)
                 case Slots(slots=slots):
-                    released += self.release.next_of(merchant_id, slots)
+                    released += self.release.next_of(endpoint_id, slots)
                 case Wait():
                     pass
             term.renew()
-        return probes, released
+        return probes, released, ended

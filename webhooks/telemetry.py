@@ -20,7 +20,7 @@ def attempted(delivery: Delivery, attempt: Attempt, decision: Decision) -> None:
     say(
         "delivery.attempted",
         id=delivery.id,
-        merchant=delivery.merchant_id,
+        **_where(delivery),
         type=delivery.type,
         attempt=attempt.number,
         outcome=attempt.outcome.value,
@@ -33,12 +33,12 @@ def attempted(delivery: Delivery, attempt: Attempt, decision: Decision) -> None:
     )
 
 
-def breaker(merchant_id: str, report: Report) -> None:
+def breaker(delivery: Delivery, report: Report) -> None:
     """Write `breaker.opened` or `breaker.closed` when a report moved it."""
     if report.opened:
-        say("breaker.opened", merchant=merchant_id)
+        say("breaker.opened", **_where(delivery))
     if report.closed:
-        say("breaker.closed", merchant=merchant_id)
+        say("breaker.closed", **_where(delivery))
 
 
 def refused(event: RefusedEvent) -> None:
@@ -50,6 +50,12 @@ def say(event: str, level: int = logging.INFO, /, **facts: Any) -> None:
     """Write one line: the event's name and its facts as compact JSON; facts that are None are left out."""
     known = {name: value for name, value in facts.items() if value is not None}
     log.log(level, "%s %s", event, json.dumps(known, ensure_ascii=False))
+
+
+def _where(delivery: Delivery) -> dict[str, str]:
+    """Name the merchant, and the endpoint where it is not the default one."""
+    where = {"merchant": delivery.merchant_id}
+    return where if delivery.endpoint_id == delivery.merchant_id else {**where, "endpoint": delivery.endpoint_id}
 
 
 def _next(decision: Decision) -> dict[str, str]:

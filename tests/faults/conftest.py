@@ -20,15 +20,22 @@ _BATCH = 50_000  # rows that one statement makes well within the ledger's time l
 MakeRows = Callable[..., None]
 
 _ROWS = """
-INSERT INTO deliveries (id, merchant_id, type, money, body, body_sha256, state, held_for, due_at, sweep_at, queued_at,
-                        sending_since, attempts, accepted_at, expires_at)
-SELECT :prefix || n, :merchant, 'payment.status_changed', true,
-       convert_to(json_build_object('id', :prefix || n, 'merchant_id', :merchant)::text, 'UTF8'),
-       decode('00', 'hex'), :state, :held_for, now() - interval '1 hour',
-       CASE WHEN :state = 'pending' THEN now() - interval '1 hour' END,
-       CASE WHEN :queued THEN now() - interval '1 hour' END, CASE WHEN :sending THEN now() - interval '1 hour' END,
-       CASE WHEN :sending THEN 1 ELSE 0 END, now() - interval '1 hour', now() + interval '1 day'
-FROM generate_series(:first, :last) AS n
+WITH given AS (
+    SELECT :prefix || n AS id, now() - interval '1 hour' AS since FROM generate_series(:first, :last) AS n
+), accepted AS (
+    INSERT INTO events (id, merchant_id, type, money, body, body_sha256, accepted_at)
+    SELECT id, :merchant, 'payment.status_changed', true,
+           convert_to(json_build_object('id', id, 'merchant_id', :merchant)::text, 'UTF8'), decode('00', 'hex'), since
+    FROM given
+), claimed AS (
+    INSERT INTO claims (delivery_id, name, ends_at) SELECT id, gen_random_uuid(), since FROM given WHERE :sending
+)
+INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, held_for, due_at, sweep_at,
+                        queued_at, sending_since, attempts, accepted_at, expires_at)
+SELECT id, id, :merchant, :merchant, 'payment.status_changed', true, :state, :held_for, since,
+       CASE WHEN :state = 'pending' THEN since END, CASE WHEN :queued THEN since END, CASE WHEN :sending THEN since END,
+       CASE WHEN :sending THEN 1 ELSE 0 END, since, now() + interval '1 day'
+FROM given
 """
 
 

@@ -24,7 +24,7 @@ from webhooks.errors import NotPossible, WebhooksError
 
 _ROWS = """
 SELECT id, merchant_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,
-       sweep_at, queued_at, sending_since, silent_since, finished_at, now() AS seen_at
+       sweep_at, queued_at, sending_since, finished_at, now() AS seen_at
 FROM deliveries WHERE id = ANY(:ids)
 """
 _ATTEMPTS = "SELECT * FROM attempts WHERE delivery_id = ANY(:ids) ORDER BY delivery_id, number"

@@ -102,11 +102,11 @@ def refusals_are_swallowed() -> None:
     """A producer hears that its event was accepted although the ledger was away."""
     record = Ledger.record
 
-    def swallow(self: Ledger, event: Any, **options: Any) -> Message | None:
+    def swallow(self: Ledger, event: Any, **options: Any) -> Sequence[Message]:
         try:
             return record(self, event, **options)
         except LedgerUnavailable:
-            return None
+            return ()
 
     Ledger.record = swallow  # type: ignore[method-assign]
 

@@ -41,7 +41,7 @@ def test_a_load_with_retries_a_purge_and_a_release(pooled: System, load: int, he
     pooled.set(fast_waits=",".join(["0.3"] * 9), recover_after=1, horizon="250ms")  # so that every retry is far
     merchant, paused = pooled.merchant("acme"), pooled.merchant("paused")
     merchant.answer_with(_not_at_once)
-    parts.merchants().pause("paused", paused=True)
+    parts.endpoints().pause("paused", paused=True)
     worker = pooled.start("-c", "10")
     _accept("paused", range(held))
     _accept("acme", range(load // 2))
@@ -52,7 +52,7 @@ def test_a_load_with_retries_a_purge_and_a_release(pooled: System, load: int, he
     _accept("acme", range(load // 2 + 50, load))
     pooled.wait_for_count(State.DELIVERED, load, timeout=60)
     assert pooled.counted() == {State.DELIVERED: load, State.HELD: held}
-    parts.merchants().pause("paused", paused=False)
+    parts.endpoints().pause("paused", paused=False)
     pooled.wait_for_count(State.DELIVERED, load + held, timeout=within_s)
     assert Counter(request.webhook_id for request in paused.requests) == {f"paused-{n}": 1 for n in range(held)}
     expected = {f"acme-{number}": 2 if _is_hard(number) else 1 for number in range(load)}

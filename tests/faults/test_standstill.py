@@ -98,7 +98,7 @@ def test_beat_that_is_gone_is_seen(system: System) -> None:
     assert said["quiet"]["sweep"] < 5
     assert f"{name} takes from deliveries, sweep" in command.run("status").stdout
 
-    parts.merchants().pause("acme", paused=True)
+    parts.endpoints().pause("acme", paused=True)
     deliver.delay({**PAID, "id": "evt-1"})
     system.wait_for_state(State.HELD, "evt-1")
     beat.stop()
@@ -107,7 +107,7 @@ def test_beat_that_is_gone_is_seen(system: System) -> None:
     assert 0 < redis.ttl(sign) <= 30
     redis.delete(sign)
     system.wait_until(lambda: not redis.llen(SWEEP) and not redis.hlen("unacked"), "what was sent has been done")
-    parts.merchants().pause("acme", paused=False)
+    parts.endpoints().pause("acme", paused=False)
     system.sql(_A_SWEEP_LATER)
     assert "sweep: none has been done to the end for 3" in faults("status")
     assert json.loads(command.run("status", "--json").stdout)["held_for"] == {"next sweep": 1}
@@ -229,7 +229,7 @@ def test_a_worker_whose_clock_is_off_sweeps(system: System, off_s: int) -> None:
     system.merchant("acme")
     for _ in range(500):
         app.send_task("webhooks.sweep")
-    parts.merchants().pause("acme", paused=True)
+    parts.endpoints().pause("acme", paused=True)
     system.stage.beat()
     system.stage.run(
         "worker", "-m", "tests.faults.off_clock", str(off_s), "celery", "-A", "webhooks", "worker", "-l", "INFO",
@@ -239,7 +239,7 @@ def test_a_worker_whose_clock_is_off_sweeps(system: System, off_s: int) -> None:
     system.wait_for_state(State.HELD, "evt-1")
     redis = system.redis()
     system.wait_until(lambda: redis.llen(SWEEP) <= 1, "the old ones are worked off")
-    parts.merchants().pause("acme", paused=False)
+    parts.endpoints().pause("acme", paused=False)
     system.wait_for_state(State.DELIVERED, "evt-1", timeout=10)
     system.wait_until(lambda: is_well("--system", "--worker", "worker@%h", "--beat"), "all is well")
 

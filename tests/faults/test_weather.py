@@ -105,9 +105,9 @@ def test_no_lock_is_held_during_a_post(system: System) -> None:
     while not system.counted().get(State.DELIVERED):
         assert not system.sql(_IDLE_IN_TRANSACTION)
         began = time.monotonic()
-        parts.merchants().set("acme", url=merchant.url(f"/{edits}"), secret=SECRET)
-        parts.merchants().pause("acme", paused=True)
-        parts.merchants().pause("acme", paused=False)
+        parts.endpoints().set("acme", url=merchant.url(f"/{edits}"), secret=SECRET)
+        parts.endpoints().pause("acme", paused=True)
+        parts.endpoints().pause("acme", paused=False)
         assert time.monotonic() - began < 1
         edits += 1
     assert edits > 10
@@ -122,7 +122,9 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
     for merchant_id in ("first", "second"):
         system.merchant(merchant_id)
         hold_rows(system, merchant_id, 1)
-    monkeypatch.setattr(parts.gate(), "offer", lambda _ids: {"first": Probe("probe:1"), "second": Release(("slot:1",))})
+    monkeypatch.setattr(
+        parts.gate(), "offer", lambda _ids, _lanes: {"first": Probe("probe:1"), "second": Release(("slot:1",))}
+    )
 
     def refuse(_self: Backlog, _merchant_id: str) -> NoReturn:
         raise LedgerUnavailable("away for a moment")
@@ -196,10 +198,10 @@ def test_a_secret_that_cannot_be_read_is_told(system: System, caplog: pytest.Log
     """The line names its merchant; nothing is sent or spent, and no outage is claimed."""
     merchant = system.merchant("acme")
     message = courier.accept({**EVENT, "id": "evt-1"})
-    system.sql("UPDATE merchants SET secret = decode('00', 'hex')")
+    system.sql("UPDATE endpoints SET secret = decode('00', 'hex')")
     with pytest.raises(Retry):
         tasks._attempt(message)
-    assert "the secret of merchant acme cannot be decrypted" in caplog.text
+    assert "a secret of endpoint acme cannot be decrypted" in caplog.text
     assert "ledger.away" not in caplog.text
     assert (merchant.requests, system.delivery("evt-1")["attempts"]) == ([], 0)
 

@@ -101,7 +101,7 @@ class Theatre:
         self.administer("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", _WATCH_FINAL_STATES)
         for name in self.cast.roles:
             merchant = self._stack.enter_context(self.cast.start(name))
-            parts.merchants().set(name, url=merchant.url(), secret=SECRET)
+            parts.endpoints().set(name, url=merchant.url(), secret=SECRET)
         settings = {name: value for name, value in os.environ.items() if name.startswith("WEBHOOKS_")}
         self._stage = self._stack.enter_context(Stage(self.folder, settings, launch=Fork))
         for name in (*DELIVERERS, "sweep", "beat"):

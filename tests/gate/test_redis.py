@@ -62,10 +62,10 @@ def test_a_cache_lost_in_the_middle_of_an_offer_repeats_only_what_did_not_run(
     """In a pipeline some commands have run by then; their slots are the ones they were given."""
     pipeline = gate._pipeline
 
-    def interrupted(operation: str, merchant_ids: list[str], *, load: bool = False) -> Any:
+    def interrupted(operation: str, calls: list[tuple[Any, ...]], *, load: bool = False) -> Any:
         if load:
-            return pipeline(operation, merchant_ids, load=True)
-        first, *rest = pipeline(operation, [merchant_ids[0], *merchant_ids[2:]])
+            return pipeline(operation, calls, load=True)
+        first, *rest = pipeline(operation, [calls[0], *calls[2:]])
         return [first, NoScriptError(), *rest]
 
     monkeypatch.setattr(gate, "_pipeline", interrupted)

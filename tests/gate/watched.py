@@ -12,6 +12,7 @@ from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.scripts import compose
 from webhooks.gate.translate import Reply
+from webhooks.gate.values import NO_LANES, Lanes
 from webhooks.policy.breaker import BreakerRules
 
 _CLOCK = "local function now_us()\n  return cjson.decode(ARGV[1]).now_us\nend\n"
@@ -23,7 +24,7 @@ class Watched(Gate):
     def __init__(self, redis_url: str, rules: BreakerRules, parts: Mapping[str, str] | None = None) -> None:
         super().__init__(redis_url, rules, compose({"clock": _CLOCK, **(parts or {})}))
         self.now_us = START_US
-        self._without_clock = self._rules.removesuffix("}")
+        self._without_clock = self._rules_with(None).removesuffix("}")
         self._seen: Reply = []
         self._line: Any = self._redis.connection_pool.get_connection()
         self._ask(*(("SCRIPT", "LOAD", script.text) for script in self._scripts.values()))
@@ -33,17 +34,18 @@ class Watched(Gate):
         self._line.disconnect()
         super().close()
 
-    def _run(self, operation: str, merchant_id: str, *args: str) -> Reply:
+    def _run(self, operation: str, endpoint_id: str, *args: str, lane: int | None = None) -> Reply:
         if operation != "show":
-            self._rules = f'{self._without_clock}, "now_us": {self.now_us}}}'
-            call = self._call(merchant_id)
+            rules = f'{self._without_clock}, "now_us": {self.now_us}}}'
+            *names, _ = self._call(endpoint_id, lane)
+            call = (*names, rules)
             asked = ("EVALSHA", self._scripts[operation].sha, *call, *args)
             reply, self._seen = self._ask(asked, ("EVALSHA", self._scripts["show"].sha, *call))
             return reply
         return self._seen
 
-    def _run_for_all(self, operation: str, merchant_ids: Sequence[str]) -> Sequence[Reply]:
-        return [self._run(operation, merchant_id) for merchant_id in merchant_ids]
+    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], lanes: Lanes = NO_LANES) -> Sequence[Reply]:
+        return [self._run(operation, endpoint_id, lane=lanes.get(endpoint_id)) for endpoint_id in endpoint_ids]
 
     def _ask(self, *commands: tuple[str | int, ...]) -> list[Reply]:
         self._line.send_packed_command(self._line.pack_commands(commands))

@@ -18,7 +18,7 @@ from tests.system import SECRET, System
 from webhooks import parts
 from webhooks.errors import AnswerLost
 from webhooks.ledger.database import Database, Transaction
-from webhooks.ledger.merchants import Merchants
+from webhooks.ledger.endpoints import Endpoints
 from webhooks.settings import get_settings
 
 URL = "https://acme.example/hook"
@@ -57,7 +57,7 @@ def stage(system: System) -> System:
 
 def everything(system: System) -> Sequence[Any]:
     """Return all that an act could change."""
-    tables = [system.sql(f"SELECT * FROM {name} ORDER BY id") for name in ("merchants", "deliveries", "audit")]
+    tables = [system.sql(f"SELECT * FROM {name} ORDER BY id") for name in ("endpoints", "deliveries", "audit")]
     return [*tables, parts.gate().show("acme").state]
 
 
@@ -109,21 +109,21 @@ def test_a_secret_that_may_have_been_stored_is_printed(system: System, command: 
     result = run(*command.split(), *json_)
     printed = result.stdout.replace('"', "").split()
     made = printed[[word.rstrip(":") for word in printed].index("secret") + 1]
-    (row,) = system.sql("SELECT secret FROM merchants WHERE id = 'acme'")
+    (row,) = system.sql("SELECT secret FROM endpoints WHERE id = 'acme'")
     assert get_settings().cipher.decrypt(bytes(row.secret)).decode() == made.rstrip(",")
 
 
 def test_ctrl_c_waits_until_a_secret_is_printed(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes while the secret is being stored: that is done all the same, and the secret reaches the terminal."""
-    set_ = Merchants.set
+    set_ = Endpoints.set
 
-    def interrupted(self: Merchants, *given: Any, **more: Any) -> Any:
+    def interrupted(self: Endpoints, *given: Any, **more: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return set_(self, *given, **more)
 
-    monkeypatch.setattr(Merchants, "set", interrupted)
+    monkeypatch.setattr(Endpoints, "set", interrupted)
     assert len(done("merchant", "set", "acme", "--url", URL, "--generate-secret")["secret"]) >= 32
-    assert system.sql("SELECT id FROM merchants")[0].id == "acme"
+    assert system.sql("SELECT id FROM endpoints")[0].id == "acme"
 
 
 @pytest.mark.usefixtures("stage")
@@ -141,6 +141,6 @@ def test_an_act_may_carry_a_reason(command: str) -> None:
 def test_a_reset_without_the_gate_is_no_reset(system: System) -> None:
     """The audit tells of what was done."""
     system.set(redis_url="redis://127.0.0.1:1/0")
-    parts.merchants().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", url=URL, secret=SECRET)
     assert refused("breaker", "reset", "acme")
     assert done("audit") == []

@@ -78,7 +78,7 @@ class Scene:
         for name, url in {**STORED, "refused": f"https://localhost:{port}{TOKENS}"}.items():
             self._store(name, url)
         self._store("undecryptable", f"https://localhost:{port}{TOKENS}")
-        system.sql("UPDATE merchants SET secret = 'SECCANARY' WHERE id = 'undecryptable'")
+        system.sql("UPDATE endpoints SET secret = 'SECCANARY' WHERE id = 'undecryptable'")
         self.merchants = [*ANSWERS, *STORED, "echo", "tls", "refused", "undecryptable"]
 
     def _merchant(self, name: str, merchant: Merchant | None = None) -> Merchant:
@@ -88,9 +88,9 @@ class Scene:
 
     def _store(self, name: str, url: str) -> None:
         """Store an address behind the back of its checks, in the middle of a rotation."""
-        parts.merchants().set(name, url="https://example.com/", secret=PREVIOUS, standard_headers=True)
-        parts.merchants().rotate(name, secret=SECRET, overlap=timedelta(hours=1))
-        self.system.sql("UPDATE merchants SET url = :url WHERE id = :id", url=url, id=name)
+        parts.endpoints().set(name, url="https://example.com/", secret=PREVIOUS, standard_headers=True)
+        parts.endpoints().rotate(name, secret=SECRET, overlap=timedelta(hours=1))
+        self.system.sql("UPDATE endpoints SET url = :url WHERE id = :id", url=url, id=name)
 
     def event(self, name: str) -> dict[str, str]:
         """Return an event for a merchant."""

@@ -25,7 +25,7 @@ def test_merchant_is_set_listed_and_shown(system: System) -> None:
     listed = system.run("webhooks", "merchant", "list").stdout
     assert "acme" in listed
     assert secret not in moved.stdout + listed + json.dumps(shown)
-    assert bytes(system.sql("SELECT secret FROM merchants")[0].secret) != secret.encode()
+    assert bytes(system.sql("SELECT secret FROM endpoints")[0].secret) != secret.encode()
 
 
 def test_secret_from_standard_input(system: System) -> None:
@@ -56,7 +56,7 @@ def test_bad_addresses_are_refused_with_the_reason(system: System, url: str, why
     assert why in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "pass" not in done.stderr.replace("password", "")
-    assert system.sql("SELECT id FROM merchants") == []
+    assert system.sql("SELECT id FROM endpoints") == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_address_that_is_set_while_the_gate_is_away(system: System) -> None:
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert "run: webhooks breaker reset acme" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("secret ")]
-    registered = parts.merchants().find("acme")
+    registered = parts.endpoints().find("acme")
     assert registered
     assert registered.url == url
     assert parts.audit().latest(1)[0]["what"] == "set address, secret of acme"

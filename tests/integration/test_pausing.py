@@ -12,4 +12,4 @@ from tests.system import System
 def test_a_merchant_that_is_not_registered_cannot_be_paused(system: System, word: str) -> None:
     """One line, and nothing is registered by the way."""
     assert "no merchant nobody" in refused("merchant", word, "nobody")
-    assert system.sql("SELECT id FROM merchants") == []
+    assert system.sql("SELECT id FROM endpoints") == []

@@ -64,11 +64,11 @@ def test_an_argument_that_is_not_utf_8_is_refused(system: System, arguments: Seq
     """One line names its place, and quotes nothing of it."""
     result = run(*arguments)
     assert (result.exit_code, result.output) == (2, f"webhooks: argument {len(arguments)} is not UTF-8\n")
-    assert system.sql("SELECT id FROM merchants") == []
+    assert system.sql("SELECT id FROM endpoints") == []
 
 
 def test_a_secret_on_standard_input_that_is_not_utf_8_is_refused(system: System) -> None:
     """One line, which quotes nothing of it."""
     result = CliRunner().invoke(main, ["merchant", "set", "acme", "--secret", "-"], input=b"CANARY\xff\n")
     assert (result.exit_code, result.output) == (1, "webhooks: the secret on standard input is not UTF-8\n")
-    assert system.sql("SELECT id FROM merchants") == []
+    assert system.sql("SELECT id FROM endpoints") == []

@@ -45,19 +45,19 @@ def test_a_merchant_that_is_not_registered_yet_has_a_breaker(system: System) -> 
 
 def test_a_reset_counts_what_goes(system: System) -> None:
     """Whatever they were held for, all go once the merchant has an address and nobody pauses it."""
-    parts.merchants().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", url=URL, secret=SECRET)
     pause(parts.gate(), "acme")
     hold(system, HeldFor.BREAKER, HeldFor.BREAKER, HeldFor.OPERATOR)
-    assert parts.backlog().held_merchants() == ["acme"]
+    assert parts.backlog().held_endpoints().lanes == {"acme": None}
     assert run("breaker", "reset", "acme").stdout == "acme: working; 3 held deliveries are being released\n"
 
 
 def test_a_reset_releases_nothing_of_a_paused_merchant(system: System) -> None:
     """An operator's pause keeps what the breaker held as well."""
-    parts.merchants().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", url=URL, secret=SECRET)
     hold(system, HeldFor.BREAKER, HeldFor.OPERATOR)
-    parts.merchants().pause("acme", paused=True)
-    assert parts.backlog().held_merchants() == []
+    parts.endpoints().pause("acme", paused=True)
+    assert parts.backlog().held_endpoints().lanes == {}
     assert run("breaker", "reset", "acme").stdout == (
         "acme: working; 0 held deliveries are being released; 2 stay held for operator\n"
     )

@@ -64,7 +64,7 @@ def test_before_during_and_after_an_overlap(system: System) -> None:
     assert signers(before, SECRET, NEW) == (SECRET, None)
     if during.at < ends:
         assert signers(during, SECRET, NEW) == (SECRET, NEW)
-    system.wait_until(lambda: parts.merchants().get("acme").previous_secret_until is None, "the overlap is over")
+    system.wait_until(lambda: parts.endpoints().get("acme").previous_secret_until is None, "the overlap is over")
     send(PAID)
     assert signers(merchant.requests[-1], SECRET, NEW) == (NEW, None)
     assert not verifies(merchant.requests[-1], SECRET)
@@ -75,7 +75,7 @@ def test_an_overlap_lasts_until_its_stated_time_and_no_longer(system: System) ->
     merchant = system.merchant("acme")
     rotate()
     for left, expected in (("1 minute", (SECRET, NEW)), ("-1 millisecond", (NEW, None))):
-        system.sql("UPDATE merchants SET previous_until = now() + CAST(:left AS interval)", left=left)
+        system.sql("UPDATE endpoints SET previous_until = now() + CAST(:left AS interval)", left=left)
         send(PAID)
         assert signers(merchant.requests[-1], SECRET, NEW) == expected
 
@@ -86,7 +86,7 @@ def test_without_an_overlap_the_new_secret_counts_at_once(system: System) -> Non
     rotate(overlap="0")
     send(PAID)
     assert signers(merchant.requests[0], SECRET, NEW) == (NEW, None)
-    assert system.sql("SELECT previous_secret, previous_until FROM merchants") == [(None, None)]
+    assert system.sql("SELECT previous_secret, previous_until FROM endpoints") == [(None, None)]
 
 
 def test_retries_waiting_and_deliveries_held_go_out_with_what_is_valid_then(system: System) -> None:
@@ -205,7 +205,7 @@ def test_the_new_secret_is_made_and_printed_once(system: System) -> None:
 def test_mistakes_change_nothing(system: System, arguments: Sequence[str], why: str) -> None:
     """A mistake is one line that shows no secret, and the old secret goes on alone."""
     merchant = system.merchant("acme")
-    system.sql("INSERT INTO merchants (id) VALUES ('keyless')")
+    system.sql("INSERT INTO endpoints (id, merchant_id) VALUES ('keyless', 'keyless')")
     line = refused("merchant", *arguments)
     assert why in line
     assert "CANARY" not in line
@@ -227,7 +227,7 @@ def test_a_previous_secret_that_cannot_be_decrypted_is_our_fault(system: System)
     """As with the secret itself: nothing is sent and nothing spent, and the line names the setting."""
     merchant = system.merchant("acme")
     rotate()
-    system.sql("UPDATE merchants SET previous_secret = 'nonsense'")
+    system.sql("UPDATE endpoints SET previous_secret = 'nonsense'")
     message = accept(PAID)
     with pytest.raises(LocalFault, match="WEBHOOKS_SECRETS_KEY"):
         attempt(message)

@@ -53,7 +53,11 @@ def test_the_accepted_bytes_arrive_every_time(fields: dict[str, Any], system: Sy
     (released,) = parts.backlog().release("acme", 1)
     assert attempt(released) == Delivered()
 
-    (accepted,) = system.sql("SELECT body, body_sha256, state FROM deliveries WHERE id = :id", id=message.id)
+    (accepted,) = system.sql(
+        "SELECT events.body, events.body_sha256, state FROM events JOIN deliveries ON event_id = events.id"
+        " WHERE events.id = :id",
+        id=message.id,
+    )
     assert accepted.state == State.DELIVERED
     assert [request.header("X-Webhook-Attempt") for request in merchant.requests] == ["1", "2", "3"]
     for request in merchant.requests:

@@ -12,8 +12,8 @@ from sqlalchemy import text
 from webhooks import intake
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.database import Database
+from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.ledger import Ledger
-from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
@@ -31,7 +31,7 @@ class Books:
         lease = timedelta(seconds=15)
         self.ledger = Ledger(database, cipher, max_age=max_age, lease=lease, recover_after=RECOVER_AFTER)
         self.backlog = Backlog(database, recover_after=RECOVER_AFTER)
-        self.merchants = Merchants(database, cipher)
+        self.merchants = Endpoints(database, cipher)
         self.replays = Replays(database, max_age=max_age)
         self.views = Views(database)
         self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))
@@ -39,8 +39,7 @@ class Books:
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
         """Record an event whose message is on its way."""
         event = {"id": delivery_id, "type": "refund.completed", "merchant_id": merchant_id}
-        message = self.ledger.record(intake.read(event))
-        assert message
+        (message,) = self.ledger.record(intake.read(event))
         return message
 
     def register(self, merchant_id: str = "acme") -> None:
@@ -53,8 +52,8 @@ class Books:
 
     def take_secret(self, merchant_id: str = "acme") -> None:
         """Take a merchant's secret away, as only a hand can that takes the table's own check away first."""
-        self.sql("ALTER TABLE merchants DROP CONSTRAINT address_has_a_secret")
-        self.sql("UPDATE merchants SET secret = NULL WHERE id = :id", id=merchant_id)
+        self.sql("ALTER TABLE endpoints DROP CONSTRAINT address_has_a_secret")
+        self.sql("UPDATE endpoints SET secret = NULL WHERE id = :id", id=merchant_id)
 
     def claim(self, message: Message) -> Delivery:
         """Claim a delivery that can be claimed."""
@@ -91,8 +90,15 @@ class Books:
     def age(self, by: timedelta) -> None:
         """Let time pass for every row: move all its moments back."""
         moments = (
-            "due_at", "sweep_at", "queued_at", "sending_since", "silent_since", "slow_since", "accepted_at",
+            "due_at", "sweep_at", "queued_at", "sending_since", "slow_since", "accepted_at",
             "expires_at", "finished_at",
         )  # fmt: skip
         moved = ", ".join(f"{name} = {name} - :by" for name in moments)
         self.sql(f"UPDATE deliveries SET {moved}", by=by)
+        self.sql("UPDATE claims SET ends_at = ends_at - :by, silent_since = silent_since - :by", by=by)
+        self.sql("UPDATE events SET accepted_at = accepted_at - :by", by=by)
+
+    def body(self, event_id: str = "evt-1") -> bytes | None:
+        """Return the body of an event, unless it was pruned."""
+        (row,) = self.sql("SELECT body FROM events WHERE id = :id", id=event_id)
+        return row.body and bytes(row.body)

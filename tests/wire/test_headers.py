@@ -27,7 +27,9 @@ def delivery(secret: str, previous: str | None = None, *, standard: bool = False
     """Return a delivery that was claimed for its second attempt."""
     return Delivery(
         id="evt-1",
+        event_id="evt-1",
         merchant_id="acme",
+        endpoint_id="acme",
         type="payment.status_changed",
         turn=1,
         number=2,

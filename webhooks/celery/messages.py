@@ -19,7 +19,9 @@ _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more
 def publish(message: Message, wait: timedelta) -> None:
     """Put a message on the broker, to be looked at after `wait`; raises BrokerUnavailable."""
     identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
-    headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
+    headers: dict[str, Any] = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
+    if message.lane is not None:
+        headers["lane"] = message.lane
     send((identity,), message.id, wait, headers=headers)
 
 
@@ -39,6 +41,7 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
         turn=headers["turn"],
         queued_at=datetime.fromisoformat(headers["queued_at"]),
         slot=headers.get("slot"),
+        lane=headers.get("lane"),
     )
 
 

@@ -81,9 +81,9 @@ class Deliver(Task):  # type: ignore[misc]
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
         queued = wait <= 2 * get_settings().sweep_interval and parts.publisher().may_try()
-        message = parts.ledger().record(event, wait=wait, queued=queued)
-        if message and queued:
-            parts.publisher().publish(message, wait)
+        for message in parts.ledger().record(event, wait=wait, queued=queued):
+            if queued:
+                parts.publisher().publish(message, wait)
         return self.AsyncResult(event.id)
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:

@@ -18,8 +18,8 @@ from webhooks.cli.interrupts import held_back
 from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
 from webhooks.errors import AnswerLost, GateUnavailable, NotPossible
-from webhooks.ledger.merchants import unknown
-from webhooks.model import Merchant
+from webhooks.ledger.endpoints import unknown
+from webhooks.model import Endpoint
 from webhooks.settings import parse_duration
 from webhooks.signing import STANDARD_PREFIX
 from webhooks.wire.addresses import check_url
@@ -92,9 +92,9 @@ def set_(
         if url is not None:
             look += f", and where it has the new address run: webhooks breaker reset {merchant_id}"
         with parts.act(f"{merchant_id} was set", look) as act:
-            merchants = parts.merchants().within(act)
-            known = merchants.find(merchant_id)
-            registered = merchants.set(
+            endpoints = parts.endpoints().within(act)
+            known = endpoints.find(merchant_id)
+            registered = endpoints.set(
                 merchant_id, url=url, secret=made or given, no_url=no_url, standard_headers=standard_headers
             )
             act.note(what, why=why)
@@ -163,7 +163,7 @@ def rotate_secret(
     look = f"webhooks merchant show {merchant_id}"
     if finish:
         with parts.act(f"the overlap of {merchant_id} has ended", look) as act:
-            rotated = parts.merchants().within(act).finish_rotation(merchant_id)
+            rotated = parts.endpoints().within(act).finish_rotation(merchant_id)
             act.note(f"ended the overlap of secrets of {merchant_id}", why=why)
         _print(rotated, json_)
         return
@@ -172,7 +172,7 @@ def rotate_secret(
     with _telling_the_secret(merchant_id, made, json_):
         with parts.act(f"the secret of {merchant_id} was replaced", look) as act:
             new = made or given or ""
-            rotated = parts.merchants().within(act).rotate(merchant_id, secret=new, overlap=overlap)
+            rotated = parts.endpoints().within(act).rotate(merchant_id, secret=new, overlap=overlap)
             lasts = in_words(overlap) if overlap else "none"
             act.note(f"rotated the secret of {merchant_id}, overlap {lasts}", why=why)
         _print(rotated, json_, secret=made)
@@ -202,7 +202,7 @@ def resume(merchant_id: str, why: str | None, json_: bool) -> None:
 def _pause(merchant_id: str, why: str | None, json_: bool, *, paused: bool) -> None:
     done = "paused" if paused else "resumed"
     with parts.act(f"{merchant_id} was {done}", f"webhooks merchant show {merchant_id}") as act:
-        changed = parts.merchants().within(act).pause(merchant_id, paused=paused)
+        changed = parts.endpoints().within(act).pause(merchant_id, paused=paused)
         act.note(f"{done} {merchant_id}", why=why)
     _print(changed, json_)
 
@@ -226,7 +226,7 @@ def _typed_in() -> str:
 def _made(merchant_id: str, standard_headers: bool | None = None) -> str:
     """Make a secret of 256 bits, written as Standard Webhooks wants it where those headers are on."""
     if standard_headers is None:
-        known = parts.merchants().find(merchant_id)
+        known = parts.endpoints().find(merchant_id)
         standard_headers = known is not None and known.standard_headers
     if standard_headers:
         return STANDARD_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
@@ -237,9 +237,9 @@ def _made(merchant_id: str, standard_headers: bool | None = None) -> str:
 @as_json
 def list_(json_: bool) -> None:
     """List the registered merchants, and those that hold deliveries and are not registered."""
-    found, strangers = parts.merchants().all(), parts.views().unregistered()
+    found, strangers = parts.endpoints().all(), parts.views().unregistered()
     if json_:
-        nothing = dict.fromkeys(field.name for field in fields(Merchant))
+        nothing = dict.fromkeys(field.name for field in fields(Endpoint))
         unknown_ones = [{**nothing, "id": merchant_id, "registered": False} for merchant_id in strangers]
         print_json([*({**asdict(item), "registered": True} for item in found), *unknown_ones])
         return
@@ -255,7 +255,7 @@ def list_(json_: bool) -> None:
 def show(merchant_id: str, json_: bool) -> None:
     """Show one merchant, and how many of its deliveries are held."""
     held = parts.views().count_held(merchant_id)
-    found = parts.merchants().find(merchant_id)
+    found = parts.endpoints().find(merchant_id)
     if found is None:
         raise unknown(merchant_id, held=sum(held.values()))
     _print(found, json_, held=held if json_ else _listed(held))
@@ -265,7 +265,7 @@ def _listed(held: dict[str, int]) -> str:
     return ", ".join(f"{count} for {what}" for what, count in held.items()) or "none"
 
 
-def _print(found: Merchant, json_: bool, **more: object) -> None:
+def _print(found: Endpoint, json_: bool, **more: object) -> None:
     _print_facts({**asdict(found), **{name: value for name, value in more.items() if value is not None}}, json_)
 
 

@@ -142,7 +142,7 @@ def _set_up(merchants: Mapping[str, DemoMerchant], say: Say) -> None:
 
 def _register(role: Role, merchants: Mapping[str, DemoMerchant]) -> None:
     merchant = merchants[role.merchant_id]
-    parts.merchants().set(role.merchant_id, url=merchant.url, secret=merchant.secret)
+    parts.endpoints().set(role.merchant_id, url=merchant.url, secret=merchant.secret)
 
 
 def _feed(

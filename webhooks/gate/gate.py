@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, cast
 
 from redis import Redis
@@ -20,11 +21,12 @@ from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
-from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Report
+from webhooks.gate.values import NO_LANES, Admitted, Breaker, Busy, Held, Lanes, Offer, Report
 from webhooks.policy.breaker import BreakerRules, Effect
 
 _TIMEOUT_S = 1.0
 _PAGE = 500
+_LANES = 1001  # every one that there can be
 
 
 class Gate:
@@ -46,28 +48,33 @@ class Gate:
         )
         self._scripts = scripts or compose()
         self._namespace = namespace
-        self._rules = translate.rules_as_json(rules)
+        self._rules_with = lru_cache(_LANES)(lambda lane: translate.rules_as_json(rules.with_lane(lane)))
 
-    def admit(self, endpoint_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
+    def admit(
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+    ) -> Admitted | Held | Busy:
         """Ask whether an attempt may start now; if so, the delivery is leased for `rules.lease`.
 
-        `slot` is what the message carries, if anything.
+        `slot` is what the message carries, if anything, and `lane` the endpoint's own, if it has one.
         """
-        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or ""))
+        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or "", lane=lane))
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
         """Tell how an admitted attempt went: its lease ends, the window counts, the breaker moves.
 
         A second report, or one that comes after the lease ran out, changes nothing.
         """
         if admitted.token is None:
             return Report()
-        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect))
+        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect, lane=lane))
 
-    def offer(self, endpoint_ids: Iterable[str]) -> dict[str, Offer]:
-        """Ask for each endpoint with held deliveries what may be done with them now; one round trip for all."""
+    def offer(self, endpoint_ids: Iterable[str], lanes: Lanes = NO_LANES) -> dict[str, Offer]:
+        """Ask for each endpoint with held deliveries what may be done with them now; one round trip for all.
+
+        `lanes` holds the lanes of those that have their own.
+        """
         asked = list(dict.fromkeys(endpoint_ids))
-        return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked)), strict=True))
+        return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked, lanes)), strict=True))
 
     def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """Say that no delivery of this endpoint is held any more, and give back the slots that found none."""
@@ -96,8 +103,8 @@ class Gate:
         """Close the connections; a later call opens new ones."""
         self._redis.close()
 
-    def _run(self, operation: str, endpoint_id: str, *args: str) -> Reply:
-        script, call = self._scripts[operation], self._call(endpoint_id, *args)
+    def _run(self, operation: str, endpoint_id: str, *args: str, lane: int | None = None) -> Reply:
+        script, call = self._scripts[operation], self._call(endpoint_id, lane, *args)
         with _faults_named():
             try:
                 reply = self._redis.evalsha(script.sha, *call)
@@ -105,31 +112,32 @@ class Gate:
                 reply = self._redis.eval(script.text, *call)
         return cast("Reply", reply)
 
-    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str]) -> Sequence[Reply]:
+    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], lanes: Lanes = NO_LANES) -> Sequence[Reply]:
+        calls = [self._call(endpoint_id, lanes.get(endpoint_id)) for endpoint_id in endpoint_ids]
         with _faults_named():
-            replies = self._pipeline(operation, endpoint_ids)
+            replies = self._pipeline(operation, calls)
             unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if unknown:
                 # Those have not run; the others have, and must not run twice.
-                again = self._pipeline(operation, [endpoint_ids[at] for at in unknown], load=True)
+                again = self._pipeline(operation, [calls[at] for at in unknown], load=True)
                 replies = [again.pop(0) if isinstance(reply, NoScriptError) else reply for reply in replies]
             for reply in replies:
                 if isinstance(reply, Exception):
                     raise reply
         return cast("Sequence[Reply]", replies)
 
-    def _pipeline(self, operation: str, endpoint_ids: Sequence[str], *, load: bool = False) -> Any:
+    def _pipeline(self, operation: str, calls: Sequence[tuple[Any, ...]], *, load: bool = False) -> Any:
         script = self._scripts[operation]
         with self._redis.pipeline(transaction=False) as pipeline:
             if load:
                 pipeline.script_load(script.text)
-            for endpoint_id in endpoint_ids:
-                pipeline.evalsha(script.sha, *self._call(endpoint_id))
+            for call in calls:
+                pipeline.evalsha(script.sha, *call)
             return pipeline.execute(raise_on_error=False)[int(load) :]
 
-    def _call(self, endpoint_id: str, *args: str) -> tuple[Any, ...]:
+    def _call(self, endpoint_id: str, lane: int | None, *args: str) -> tuple[Any, ...]:
         names = keys.keys_of(endpoint_id, self._namespace)
-        return len(names), *names, self._rules, *args
+        return len(names), *names, self._rules_with(lane), *args
 
 
 @contextmanager

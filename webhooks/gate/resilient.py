@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Busy, Held, Offer, Release, Report
+from webhooks.gate.values import NO_LANES, Admitted, Busy, Held, Lanes, Offer, Release, Report
 from webhooks.outage import Outage
 from webhooks.policy.breaker import Effect
 
@@ -38,24 +38,26 @@ class ResilientGate:
         self._outage = Outage(pause, clock)
         self._lock = threading.Lock()
 
-    def admit(self, endpoint_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
+    def admit(
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+    ) -> Admitted | Held | Busy:
         """As `Gate.admit`; without an answer the delivery is admitted, with no token."""
         passed: Admitted | Held | Busy = Admitted(None)
-        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot), passed)
+        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, lane), passed)
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
         """As `Gate.report`; without an answer nothing moves."""
         if admitted.token is None:
             return Report()
-        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect), Report())
+        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, lane), Report())
 
-    def offer(self, endpoint_ids: Iterable[str]) -> dict[str, Offer]:
+    def offer(self, endpoint_ids: Iterable[str], lanes: Lanes = NO_LANES) -> dict[str, Offer]:
         """As `Gate.offer`; without an answer one delivery of each endpoint may go."""
         asked = tuple(endpoint_ids)
         if not asked:
             return {}  # Redis would not be asked, and not asking is no sign that it is back
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
-        return self._ask(lambda: self._gate.offer(asked), trickle)
+        return self._ask(lambda: self._gate.offer(asked, lanes), trickle)
 
     def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """As `Gate.drained`; unheard, it is said again when the sweep next finds nothing to release."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerState
@@ -63,6 +65,9 @@ class Release:
 
 
 Offer = Wait | Probe | Release
+
+Lanes = Mapping[str, int | None]  # endpoint → its own lane, None where the general number counts
+NO_LANES: Lanes = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, NOT_QUEUED, failed_for
-from webhooks.ledger.tables import attempts, deliveries, merchants
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, NOT_QUEUED, REMOVED, ends_claim_of, failed_for
+from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
 from webhooks.model import Message, Outcome, Reason, State
 
 _NOW = func.now()
-_MESSAGE = deliveries.c["id", "merchant_id", "type", "turn", "queued_at"]
+_MESSAGE = (
+    *deliveries.c["id", "merchant_id", "type", "turn", "queued_at"],
+    select(endpoints.c.lane).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label("lane"),
+)
 _LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
 
-_SENDING_PAST_LEASE = (
-    deliveries.c.state == State.PENDING,
-    deliveries.c.sweep_at <= _NOW,
-    deliveries.c.sending_since.is_not(None),
-)
+_PAST_LEASE = claims.c.ends_at <= _NOW
 
 _UNKNOWN_BEFORE = (
     select(func.count())
@@ -38,12 +37,12 @@ _UNKNOWN_BEFORE = (
 _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
 
 # Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
-SOMEBODY_IS_SILENT = exists(select(deliveries.c.id).where(*_SENDING_PAST_LEASE))
+SOMEBODY_IS_SILENT = exists(select(claims.c.delivery_id).where(_PAST_LEASE))
 
-_HELD_MERCHANTS = (
-    select(HOLDING.c.merchant_id)
-    .join(merchants, merchants.c.id == HOLDING.c.merchant_id)
-    .where(HAS_ADDRESS, merchants.c.paused_at.is_(None))
+_HELD_ENDPOINTS = (
+    select(HOLDING.c.endpoint_id, endpoints.c.lane, endpoints.c.removed_at.is_not(None).label("removed"))
+    .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
+    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), endpoints.c.removed_at.is_not(None)))
 )
 
 
@@ -53,6 +52,14 @@ class Due:
 
     message: Message
     wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEndpoints:
+    """Which endpoints have held deliveries: those whose may go, with their own lanes, and those that were removed."""
+
+    lanes: dict[str, int | None]
+    removed: Sequence[str]
 
 
 class Backlog:
@@ -89,14 +96,18 @@ class Backlog:
         The worker gets a little longer: it may be alive with an answer that it could not write down while the
         database was away, and that answer must win over another POST.
         """
-        silent = self._some(
-            and_(*_SENDING_PAST_LEASE, deliveries.c.silent_since.is_(None)), deliveries.c.sweep_at, self._batch
+        silent = (
+            select(claims.c.delivery_id)
+            .where(_PAST_LEASE, claims.c.silent_since.is_(None))
+            .order_by(claims.c.ends_at)
+            .limit(self._batch)
+            .with_for_update(skip_locked=True)
         )
         marked = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id.in_(silent))
-            .values(silent_since=_NOW, sweep_at=_NOW + _LAST_CHANCE)
-            .returning(deliveries.c.id),
+            update(claims)
+            .where(claims.c.delivery_id.in_(silent))
+            .values(silent_since=_NOW, ends_at=_NOW + _LAST_CHANCE)
+            .returning(claims.c.delivery_id),
             repeatable=True,
         )
         return len(marked)
@@ -107,21 +118,23 @@ class Backlog:
         Returns how many.
         """
         dead = (
-            self._some(
-                and_(*_SENDING_PAST_LEASE, deliveries.c.silent_since.is_not(None)), deliveries.c.sweep_at, self._batch
-            )
-            .add_columns(deliveries.c.attempts, deliveries.c.sending_since, _UNKNOWN_BEFORE)
+            select(deliveries.c.id, deliveries.c.attempts, deliveries.c.sending_since, _UNKNOWN_BEFORE)
+            .join_from(claims, deliveries, deliveries.c.id == claims.c.delivery_id)
+            .where(_PAST_LEASE, claims.c.silent_since.is_not(None))
+            .order_by(claims.c.ends_at)
+            .limit(self._batch)
+            .with_for_update(skip_locked=True, of=[claims, deliveries])
             .cte("dead")
         )
         # At once after the first time; a delivery over which workers die again and again gives its merchant a rest.
         due_at = _NOW + case((dead.c.before == 0, timedelta()), else_=func.least(_REST * dead.c.before, _LONGEST_REST))
         taken = (
             update(deliveries)
-            .where(deliveries.c.id == dead.c.id)
+            # Nobody sends what has a claim and no moment: its attempt came to an end too late.
+            .where(deliveries.c.id == dead.c.id, deliveries.c.sending_since.is_not(None))
             .values(
                 turn=deliveries.c.turn + 1,
                 sending_since=None,
-                silent_since=None,
                 due_at=due_at,
                 sweep_at=due_at,
                 queued_at=None,
@@ -134,7 +147,8 @@ class Backlog:
             insert(attempts)
             .from_select(["delivery_id", "number", "started_at", "outcome"], row)
             .on_conflict_do_nothing()
-            .returning(attempts.c.number),
+            .returning(attempts.c.number)
+            .add_cte(ends_claim_of(dead)),
             repeatable=True,
         )
         return len(written)
@@ -188,22 +202,47 @@ class Backlog:
             repeatable=True,
         )
 
-    def held_merchants(self) -> Sequence[str]:
-        """Return the merchants whose held deliveries may go, by address and operator; each costs one index entry."""
-        return [row.merchant_id for row in self._database.rows(_HELD_MERCHANTS, repeatable=True)]
+    def held_endpoints(self) -> HeldEndpoints:
+        """Return the endpoints whose held deliveries may go, by address and operator, or end, since it was removed.
 
-    def release_probe(self, merchant_id: str) -> Sequence[Message]:
+        Each costs one index entry.
+        """
+        rows = self._database.rows(_HELD_ENDPOINTS, repeatable=True)
+        return HeldEndpoints(
+            lanes={row.endpoint_id: row.lane for row in rows if not row.removed},
+            removed=[row.endpoint_id for row in rows if row.removed],
+        )
+
+    def end_removed(self, endpoint_ids: Sequence[str]) -> int:
+        """End the held deliveries of endpoints that were removed after they were accepted. Returns how many."""
+        gone = (
+            select(deliveries.c.id)
+            .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
+            .where(deliveries.c.endpoint_id.in_(endpoint_ids), deliveries.c.state == State.HELD, REMOVED)
+            .limit(self._batch)
+            .with_for_update(skip_locked=True, of=deliveries)
+        )
+        ended = self._database.rows(
+            update(deliveries)
+            .where(deliveries.c.id.in_(gone))
+            .values(**failed_for(Reason.CANCELLED))
+            .returning(deliveries.c.id),
+            repeatable=True,
+        )
+        return len(ended)
+
+    def release_probe(self, endpoint_id: str) -> Sequence[Message]:
         """Take the held delivery that has spent the fewest fast attempts, the oldest among equals."""
-        return self._release(merchant_id, 1, deliveries.c.fast_spent, deliveries.c.accepted_at, deliveries.c.id)
+        return self._release(endpoint_id, 1, deliveries.c.fast_spent, deliveries.c.accepted_at, deliveries.c.id)
 
-    def release(self, merchant_id: str, most: int) -> Sequence[Message]:
-        """Take up to `most` held deliveries of a merchant, oldest first."""
-        return self._release(merchant_id, most, deliveries.c.accepted_at, deliveries.c.id)
+    def release(self, endpoint_id: str, most: int) -> Sequence[Message]:
+        """Take up to `most` held deliveries of an endpoint, oldest first."""
+        return self._release(endpoint_id, most, deliveries.c.accepted_at, deliveries.c.id)
 
-    def _release(self, merchant_id: str, most: int, *order: ColumnElement[Any]) -> Sequence[Message]:
+    def _release(self, endpoint_id: str, most: int, *order: ColumnElement[Any]) -> Sequence[Message]:
         first = (
             select(deliveries.c.id)
-            .where(deliveries.c.merchant_id == merchant_id, deliveries.c.state == State.HELD)
+            .where(deliveries.c.endpoint_id == endpoint_id, deliveries.c.state == State.HELD)
             .order_by(*order)
             .limit(most)
             .with_for_update(skip_locked=True)
@@ -228,4 +267,4 @@ class Backlog:
 
 
 def _message(row: Row[Any]) -> Message:
-    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at)
+    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at, lane=row.lane)

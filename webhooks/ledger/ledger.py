@@ -15,9 +15,11 @@ from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable, LocalF
 from webhooks.intake import Event
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
-from webhooks.ledger.tables import attempts, deliveries
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed
+from webhooks.ledger.tables import attempts, deliveries, events
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed, delivery_id_of, event_of
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
+
+_TOLD = 3  # of the ids of a batch, in an error
 
 
 class Ledger:
@@ -45,48 +47,55 @@ class Ledger:
         self._lease = lease
         self._recover_after = recover_after
 
-    def record(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = True) -> Message | None:
-        """Accept an event; its first attempt is due after `wait`.
+    def record(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = True) -> Sequence[Message]:
+        """Accept an event; see `record_many`."""
+        return self.record_many([event], wait=wait, queued=queued)
 
-        `queued` says that the caller publishes a message right away. Returns that message, or None when the event was
-        accepted before. Raises EventConflict when its id stands for another body, and LedgerUnavailable.
+    def record_many(
+        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = True
+    ) -> Sequence[Message]:
+        """Accept events, all or none, in one statement; their first attempts are due after `wait`.
+
+        `queued` says that the caller publishes the messages right away. Returns these, one for each endpoint that wants
+        an event; none for an event that was accepted before. Raises EventConflict when an id stands for another body,
+        and LedgerUnavailable.
         """
         with self.database.within(self._patience):
-            new = self._recorded(event, self.values_of(event, wait=wait, queued=queued))
-            if new:
-                return Message(event.id, event.merchant_id, event.type, turn=0, queued_at=new[0].accepted_at)
-            same = {"the_id": event.id, "the_body_sha256": event.body_sha256}
-            if self.database.rows(statements.CONFLICT, same, repeatable=True):
-                raise EventConflict.of(event.id)
-            return None
+            rows = self._recorded(self.values_of(events, wait=wait, queued=queued))
+            if len({row.event_id for row in rows}) < len(events):
+                conflicts = self.database.rows(statements.CONFLICTS, values_of_known(events), repeatable=True)
+                if conflicts:
+                    raise EventConflict.of(*(row.id for row in conflicts))
+            return [_first_message(row) for row in rows if row.endpoint_id is not None]
 
-    def _recorded(self, event: Event, values: dict[str, Any]) -> Sequence[Row[Any]]:
+    def _recorded(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
         """Record once; where the answer was lost, find out whether it was this call that did it."""
         try:
             return self.database.rows(statements.RECORD, values)
         except AnswerLost:
             pass
+        known = {name: values[name] for name in ("the_ids", "the_digests")}
         try:
-            return self.database.rows(statements.RECORD, values) or self.database.rows(
-                statements.RECORDED, {"the_id": event.id, "the_body_sha256": event.body_sha256}
-            )
+            return self.database.rows(statements.RECORD, values) or self.database.rows(statements.RECORDED, known)
         except LedgerUnavailable as error:
+            ids = ", ".join(values["the_ids"][:_TOLD])
             raise AnswerLost(
-                f"{error}; whether {event.id} was accepted is not known: hand the same event over again, with this id"
+                f"{error}; whether {ids} was accepted is not known: hand the same event over again, with this id"
             ) from None
 
-    def values_of(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = False) -> dict[str, Any]:
-        """Return the values with which `statements.RECORD` accepts an event.
+    def values_of(
+        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = False
+    ) -> dict[str, Any]:
+        """Return the values with which `statements.RECORD` accepts events.
 
         Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
         """
         return {
-            "the_id": event.id,
-            "the_merchant_id": event.merchant_id,
-            "the_type": event.type,
-            "the_money": event.money,
-            "the_body": event.body,
-            "the_body_sha256": event.body_sha256,
+            **values_of_known(events),
+            "the_merchant_ids": [event.merchant_id for event in events],
+            "the_types": [event.type for event in events],
+            "the_money": [event.money for event in events],
+            "the_bodies": [event.body for event in events],
             "the_wait": wait,
             "the_recover_after": self._recover_after if queued else timedelta(),
             "the_queued": queued,
@@ -99,15 +108,16 @@ class Ledger:
             self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
-        """Whether a delivery of this id was ever accepted."""
-        return bool(self.database.rows(select(deliveries.c.id).where(deliveries.c.id == delivery_id), repeatable=True))
+        """Whether the event of this delivery was ever accepted."""
+        accepted = select(events.c.id).where(events.c.id == event_of(delivery_id))
+        return bool(self.database.rows(accepted, repeatable=True))
 
     def claim(self, message: Message) -> Delivery | Unclaimed:
         """Take a delivery for one attempt, or say why there is none.
 
         The turn moves on, so that every other message of this delivery is stale from here (I3).
         """
-        claimed = self._claimed({**_turn_of(message), "the_lease": self._lease, "the_claimed_by": uuid4()})
+        claimed = self._claimed({**_turn_of(message), "the_lease": self._lease, "the_claim": uuid4()})
         return self._opened(claimed[0]) if claimed else self._why_not(message)
 
     def _claimed(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
@@ -115,7 +125,7 @@ class Ledger:
         try:
             return self.database.rows(statements.CLAIM, values)
         except AnswerLost:
-            named = {name: values[name] for name in ("the_id", "the_claimed_by")}
+            named = {name: values[name] for name in ("the_id", "the_claim")}
             return self.database.rows(statements.CLAIMED, named, repeatable=True) or self.database.rows(
                 statements.CLAIM, values
             )
@@ -123,16 +133,20 @@ class Ledger:
     def _opened(self, row: Row[Any]) -> Delivery:
         values = row._asdict()
         try:
-            values["secret"] = self._cipher.decrypt(bytes(row.secret)).decode()
+            values["secret"] = self._decrypted(bytes(row.secret))
             if row.previous_secret is not None:
-                values["previous_secret"] = self._cipher.decrypt(bytes(row.previous_secret)).decode()
+                values["previous_secret"] = self._decrypted(bytes(row.previous_secret))
+            values["headers"] = {name: self._decrypted(value.encode()) for name, value in row.headers.items()}
         except InvalidToken:
             self.hand_back(row.id, row.turn, timedelta(minutes=1))
             raise LocalFault(
-                f"the secret of merchant {row.merchant_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
+                f"a secret of endpoint {row.endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)
         return Delivery(**values)
+
+    def _decrypted(self, token: bytes) -> str:
+        return self._cipher.decrypt(token).decode()
 
     def _why_not(self, message: Message) -> Unclaimed:
         """Tell apart, off the common path, why a claim found nothing."""
@@ -142,9 +156,15 @@ class Ledger:
         if found[0].too_early:
             self.unqueue(message.id, message.turn)  # the sweep publishes it in time
             return Unclaimed.STALE
+        if found[0].removed:
+            return Unclaimed.REMOVED
         if found[0].paused_at:
             return Unclaimed.PAUSED
         return Unclaimed.NO_ADDRESS if found[0].url is None else Unclaimed.STALE
+
+    def end_removed(self, message: Message) -> bool:
+        """End a delivery whose endpoint was removed. Returns whether it was this turn's to end."""
+        return bool(self.database.rows(statements.END_REMOVED, _turn_of(message)))
 
     def hold(self, message: Message, held_for: HeldFor) -> bool:
         """Put a delivery aside without an attempt and without a message. Returns whether it was this turn's to hold."""
@@ -211,7 +231,7 @@ class Ledger:
                         state=State.DELIVERED,
                         finished_at=statements.NOW,
                         turn=deliveries.c.turn + 1,
-                        **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since", "silent_since")),
+                        **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since")),
                     )
                 )
         return False
@@ -220,6 +240,16 @@ class Ledger:
         """Undo a claim that led to no POST: a fault of ours spends nothing (I10). It is tried again after `wait`."""
         values = {"the_id": delivery_id, "the_turn": turn, "the_wait": wait}
         self.database.rows(statements.HAND_BACK, values, repeatable=True)
+
+
+def values_of_known(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the values with which the ledger tells whether it knows events."""
+    return {"the_ids": [event.id for event in events], "the_digests": [event.body_sha256 for event in events]}
+
+
+def _first_message(row: Row[Any]) -> Message:
+    delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
+    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, lane=row.lane)
 
 
 def _turn_of(message: Message) -> dict[str, Any]:

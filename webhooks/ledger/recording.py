@@ -7,14 +7,13 @@ from contextlib import closing
 from inspect import iscoroutinefunction
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, TextClause
 from sqlalchemy.dialects.postgresql.psycopg2 import dialect
-from sqlalchemy.sql.selectable import ExecutableReturnsRows
 
 from webhooks import intake
 from webhooks.errors import EventConflict, NotPossible
 from webhooks.ledger import statements
-from webhooks.ledger.ledger import Ledger
+from webhooks.ledger.ledger import Ledger, values_of_known
 
 _WANTED = "record takes a SQLAlchemy Connection or Session, or a DB-API connection"
 
@@ -23,10 +22,9 @@ def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
     """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
     accepted = intake.read(event)
     connection = _usable(connection)
-    if not _rows(connection, statements.RECORD, ledger.values_of(accepted)):
-        same = {"the_id": accepted.id, "the_body_sha256": accepted.body_sha256}
-        if _rows(connection, statements.CONFLICT, same):
-            raise EventConflict.of(accepted.id)
+    known = not _rows(connection, statements.RECORD, ledger.values_of([accepted]))
+    if known and _rows(connection, statements.CONFLICTS, values_of_known([accepted])):
+        raise EventConflict.of(accepted.id)
     return accepted.id
 
 
@@ -45,7 +43,7 @@ def _usable(given: Any) -> Any:
     return given
 
 
-def _rows(connection: Any, statement: ExecutableReturnsRows, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+def _rows(connection: Any, statement: TextClause, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
     if isinstance(connection, Connection):
         return connection.execute(statement, values).all()
     compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, not_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, exists, func, not_, select, true, update
 
 from webhooks.ledger.acts import Rows
 from webhooks.ledger.statements import failed_for
-from webhooks.ledger.tables import attempts, deliveries
+from webhooks.ledger.tables import attempts, deliveries, events
 from webhooks.ledger.views import Wanted, answered, matching
 from webhooks.model import HeldFor, Outcome, Reason, State
 
 _NOW = func.now()
 _FINAL = (State.DELIVERED, State.FAILED)
+
+_HAS_BODY = exists().where(events.c.id == deliveries.c.event_id, events.c.body.is_not(None)).correlate(deliveries)
 
 # The last attempt that was answered 2xx, of a delivery that failed all the same: its answer came too late.
 _ANSWERED = (
@@ -152,6 +154,7 @@ class Replays:
                 fast_spent=0,
                 slow_spent=0,
                 slow_since=None,
+                pruned=False,
                 due_at=_NOW,
                 expires_at=_NOW + self._max_age,  # which also tells the resend from what was before: Ledger.finish
             )
@@ -184,7 +187,7 @@ class Replays:
             return {}
         facts = deliveries.c["id", "state", "reason", "sending_since"]
         rows = self._database.rows(
-            select(*facts, deliveries.c.body.is_(None).label("pruned"), _ANSWERED.label("answered")).where(
+            select(*facts, not_(_HAS_BODY).label("pruned"), _ANSWERED.label("answered")).where(
                 deliveries.c.id.in_(delivery_ids)
             ),
             repeatable=True,
@@ -194,7 +197,7 @@ class Replays:
 
 def _replayable(*, again: bool, cancelled: bool) -> ColumnElement[bool]:
     states = _FINAL if again else (State.FAILED,)
-    return and_(deliveries.c.state.in_(states), deliveries.c.body.is_not(None), _unless_cancelled(cancelled=cancelled))
+    return and_(deliveries.c.state.in_(states), _HAS_BODY, _unless_cancelled(cancelled=cancelled))
 
 
 def _unless_cancelled(*, cancelled: bool) -> ColumnElement[bool]:

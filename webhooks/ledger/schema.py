@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,8 +20,11 @@ from webhooks.ledger.database import Database, named, unlimited
 log = logging.getLogger(__name__)
 
 _LOCK = 0x57480001  # two upgrades at once take turns
-_TURN = (
-    "SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock"
+_TURN = "SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_try_advisory_xact_lock"
+_LONGEST_TURN_S, _BETWEEN_TRIES_S = 60.0, 0.2
+_BUSY = (
+    "the tables cannot be changed now: another session holds a lock on them, or another upgrade is at work; "
+    "what was done so far stands: run webhooks db upgrade again when that has ended"
 )
 # However long a step takes on a large table; but it must not queue behind somebody's lock, with everybody behind it.
 _OF_EACH_STEP = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'"
@@ -53,10 +57,19 @@ def upgrade(database: Database) -> tuple[str | None, str]:
 
 @contextmanager
 def _taking_turns(database: Database) -> Iterator[None]:
-    """Hold the upgrades' lock on a connection of its own, so that migrations may commit as often as they like."""
+    """Hold the upgrades' lock on a connection of its own, so that migrations may commit as often as they like.
+
+    Whoever waits asks again and again: an index that is built concurrently waits for every statement that is older,
+    also for one that waits for this lock.
+    """
+    ends_s = time.monotonic() + _LONGEST_TURN_S
     with unlimited(database.engine.connect()) as connection:
         connection.execution_options(isolation_level="READ COMMITTED")
-        connection.execute(text(f"{_TURN}({_LOCK})"))
+        while not connection.execute(text(f"{_TURN}({_LOCK})")).scalar_one():
+            connection.rollback()
+            if time.monotonic() > ends_s:
+                raise LedgerBusy(_BUSY)
+            time.sleep(_BETWEEN_TRIES_S)
         yield
         connection.rollback()
 
@@ -67,10 +80,7 @@ def _lift_limits(connection: Connection) -> None:
 
 def _in_words(fault: LedgerUnavailable | LedgerFault) -> LedgerUnavailable | LedgerFault:
     if isinstance(fault, LedgerBusy):
-        return LedgerBusy(
-            "the tables cannot be changed now: another session holds a lock on them, or another upgrade is at work; "
-            "what was done so far stands: run webhooks db upgrade again when that has ended"
-        )
+        return LedgerBusy(_BUSY)
     return fault
 
 

@@ -1,4 +1,9 @@
-"""The tables. A pending delivery carries the time at which the sweep must look at it (`sweep_at`)."""
+"""The tables: events, where they go, and what has become of them on each way.
+
+A pending delivery carries the time at which the sweep must look at it (`sweep_at`). Claiming one changes no column that
+an index has or asks for, so that PostgreSQL writes no index entry for it (HOT): who is at it, and until when, stands in
+`claims`, which is as small as the number of POSTs that are out.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
 
@@ -34,40 +40,66 @@ def _one_of(column: str, words: type[State | Reason | HeldFor | Outcome | Ladder
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_known")
 
 
-merchants = Table(
-    "merchants",
+events = Table(
+    "events",
     metadata,
-    Column("id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),  # names one event for ever, also after its body was pruned
+    Column("merchant_id", Text, nullable=False),  # it need not have an endpoint: then the delivery is held
+    Column("type", Text, nullable=False),
+    Column("money", Boolean, nullable=False),
+    Column("body", LargeBinary),
+    Column("body_sha256", LargeBinary, nullable=False),
+    Column("accepted_at", _Moment, nullable=False),
+    Column("unmatched", Boolean, nullable=False, server_default="false"),  # no endpoint of its merchant wanted it
+    Index("events_unmatched", "accepted_at", postgresql_where=text("unmatched AND body IS NOT NULL")),
+    comment="what producers handed over",
+)
+
+endpoints = Table(
+    "endpoints",
+    metadata,
+    Column("id", Text, primary_key=True),  # of the default endpoint: the merchant's
+    Column("merchant_id", Text, nullable=False),
     Column("url", Text),
     Column("secret", LargeBinary),  # encrypted; see Settings.cipher
     Column("previous_secret", LargeBinary),  # encrypted; it also signs until previous_until
     Column("previous_until", _Moment),
     Column("standard_headers", Boolean, nullable=False, server_default="false"),
+    Column("headers", JSONB, nullable=False, server_default="{}"),  # own ones: name → encrypted value
+    Column("types", ARRAY(Text)),  # the events that it wants, such as payment.*; all, where there are none
+    Column("lane", Integer),  # how many deliveries may be in flight at once; by default WEBHOOKS_LANE
+    Column("note", Text),
     Column("paused_at", _Moment),  # by an operator: its deliveries are held
+    Column("removed_at", _Moment),  # what was accepted before ends as cancelled
     Column("created_at", _Moment, nullable=False, server_default=func.now()),
     Column("updated_at", _Moment, nullable=False, server_default=func.now()),
     CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
+    CheckConstraint("id = merchant_id OR id LIKE 'ep\\_%'", name="default_or_named"),
+    CheckConstraint("lane BETWEEN 1 AND 1000", name="lane_has_room"),
+    Index("endpoints_of_merchant", "merchant_id"),
+    comment="where the events of a merchant go",
 )
 
 deliveries = Table(
     "deliveries",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("merchant_id", Text, nullable=False),  # it need not be registered: then the delivery is held
+    Column("id", Text, primary_key=True),  # the event's at the default endpoint, else event~endpoint
+    Column("event_id", Text, nullable=False),
+    Column("merchant_id", Text, nullable=False),
+    Column("endpoint_id", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("money", Boolean, nullable=False),
+    # Only what a producer of 0.1 writes: a trigger turns it into an event, and leaves nothing here.
     Column("body", LargeBinary),
-    Column("body_sha256", LargeBinary, nullable=False),
+    Column("body_sha256", LargeBinary),
     Column("state", Text, nullable=False, server_default=State.PENDING.value),
     Column("reason", Text),
     Column("held_for", Text),
     Column("due_at", _Moment, nullable=False),
     Column("sweep_at", _Moment),  # pending only: when the sweep looks at the row if nothing has happened by then
     Column("queued_at", _Moment),  # when a message was last published for this turn
-    Column("sending_since", _Moment),  # a worker is at it; past sweep_at that worker counts as dead
-    Column("silent_since", _Moment),  # its lease has run out; see Backlog.suspect
+    Column("sending_since", _Moment),  # a worker is at it: see claims
     Column("turn", Integer, nullable=False, server_default="0"),
-    Column("claimed_by", Uuid),  # names the claim, so that one whose answer was lost knows itself again
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("fast_spent", SmallInteger, nullable=False, server_default="0"),
     Column("slow_spent", SmallInteger, nullable=False, server_default="0"),
@@ -75,6 +107,9 @@ deliveries = Table(
     Column("accepted_at", _Moment, nullable=False),
     Column("expires_at", _Moment, nullable=False),
     Column("finished_at", _Moment),
+    Column(
+        "pruned", Boolean, nullable=False, server_default="false"
+    ),  # its attempts, and its event's body when all are
     _one_of("state", State),
     _one_of("reason", Reason),
     _one_of("held_for", HeldFor),
@@ -84,25 +119,30 @@ deliveries = Table(
     CheckConstraint("(state IN ('delivered', 'failed')) = (finished_at IS NOT NULL)", name="final_has_a_time"),
     # Each index serves one question; the partial ones stay small because most rows are finished.
     Index("deliveries_to_sweep", "sweep_at", postgresql_where=text("state = 'pending'")),
-    # Apart, so that finding the few whose lease has run out costs the same with a million due.
-    Index(
-        "deliveries_sending",
-        "sweep_at",
-        postgresql_where=text("state = 'pending' AND sending_since IS NOT NULL"),
-    ),
     Index("deliveries_to_expire", "expires_at", postgresql_where=text("state IN ('pending', 'held')")),
-    Index("deliveries_held", "merchant_id", "accepted_at", "id", postgresql_where=text("state = 'held'")),
+    Index("deliveries_held", "endpoint_id", "accepted_at", "id", postgresql_where=text("state = 'held'")),
     Index(
-        "deliveries_to_probe", "merchant_id", "fast_spent", "accepted_at", "id", postgresql_where=text("state = 'held'")
+        "deliveries_to_probe", "endpoint_id", "fast_spent", "accepted_at", "id", postgresql_where=text("state = 'held'")
     ),
     Index("deliveries_of_merchant", "merchant_id", "accepted_at"),
+    Index("deliveries_of_event", "event_id", postgresql_where=text("event_id <> id")),  # the others have its id
     Index("deliveries_to_replay", "accepted_at", postgresql_where=text("state = 'failed'")),
     Index(
-        "deliveries_to_prune",
-        "state",
-        "finished_at",
-        postgresql_where=text("finished_at IS NOT NULL AND body IS NOT NULL"),
+        "deliveries_to_prune", "state", "finished_at", postgresql_where=text("finished_at IS NOT NULL AND NOT pruned")
     ),
+    postgresql_with={"fillfactor": "80"},  # so that the version that a claim makes finds room on its row's page
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("delivery_id", Text, primary_key=True),
+    Column("name", Uuid, nullable=False),  # so that one whose answer was lost knows itself again
+    Column("ends_at", _Moment, nullable=False),  # past it, its worker counts as dead
+    Column("silent_since", _Moment),  # its lease has run out; see Backlog.suspect
+    # As many rows come and go as there are attempts: it is kept small by being cleaned often.
+    postgresql_with={"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "2000"},
+    comment="which delivery a worker is sending now",
 )
 
 audit = Table(

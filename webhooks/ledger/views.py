@@ -11,14 +11,16 @@ from sqlalchemy import Row, Select, case, func, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
-from webhooks.ledger.merchants import unknown
+from webhooks.ledger.endpoints import unknown
 from webhooks.ledger.statements import HAS_ADDRESS, HOLDING
-from webhooks.ledger.tables import attempts, deliveries, merchants
+from webhooks.ledger.tables import attempts, deliveries, endpoints
 from webhooks.model import HeldFor, Outcome, Reason, State
 
 _SHOWN = deliveries.c[
     "id",
+    "event_id",
     "merchant_id",
+    "endpoint_id",
     "type",
     "money",
     "state",
@@ -129,8 +131,10 @@ class Views:
 
         That is one which is not registered, and has no delivery.
         """
-        of_it = deliveries.c.merchant_id == merchant_id
-        registered = select(HAS_ADDRESS, merchants.c.paused_at).where(merchants.c.id == merchant_id)
+        of_it = deliveries.c.endpoint_id == merchant_id
+        registered = select(HAS_ADDRESS, endpoints.c.paused_at).where(
+            endpoints.c.id == merchant_id, endpoints.c.removed_at.is_(None)
+        )
         found = self._database.rows(registered, repeatable=True)
         if not found and not self._database.rows(select(deliveries.c.id).where(of_it).limit(1), repeatable=True):
             raise unknown(merchant_id)
@@ -142,23 +146,23 @@ class Views:
     def unregistered(self) -> Sequence[str]:
         """Return the merchants that hold deliveries and are not registered, by id; each costs one index entry."""
         strangers = (
-            select(HOLDING.c.merchant_id)
-            .outerjoin(merchants, merchants.c.id == HOLDING.c.merchant_id)
-            .where(merchants.c.id.is_(None))
-            .order_by(HOLDING.c.merchant_id)
+            select(HOLDING.c.endpoint_id)
+            .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
+            .where(endpoints.c.id.is_(None))
+            .order_by(HOLDING.c.endpoint_id)
         )
-        return [row.merchant_id for row in self._database.rows(strangers, repeatable=True)]
+        return [row.endpoint_id for row in self._database.rows(strangers, repeatable=True)]
 
     def count_let_go(self) -> dict[str, int]:
         """Return how many held deliveries are held for what is over by now: the next sweep lets them go."""
         over = case(
-            (deliveries.c.held_for == HeldFor.OPERATOR, merchants.c.paused_at.is_(None)),
-            (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & merchants.c.paused_at.is_(None)),
+            (deliveries.c.held_for == HeldFor.OPERATOR, endpoints.c.paused_at.is_(None)),
+            (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & endpoints.c.paused_at.is_(None)),
             else_=False,
         )
         counted = (
             select(deliveries.c.held_for, _NUMBER)
-            .join(merchants, merchants.c.id == deliveries.c.merchant_id)
+            .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
             .where(deliveries.c.state == State.HELD, over)
             .group_by(deliveries.c.held_for)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -29,6 +29,10 @@ class BreakerRules:
     def buckets(self) -> int:
         """How many buckets the sliding window is counted in: 60, and more where they would be wider than 5 s."""
         return max(_BUCKETS, -(-self.window // _WIDEST_BUCKET))
+
+    def with_lane(self, lane: int | None) -> BreakerRules:
+        """Return the rules for an endpoint with a lane of its own."""
+        return self if lane is None else replace(self, lane=lane)
 
 
 class BreakerState(StrEnum):

@@ -28,7 +28,7 @@ def _signed(delivery: Delivery, timestamp: str) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
-        "X-Webhook-Id": delivery.id,
+        "X-Webhook-Id": delivery.event_id,
         "X-Webhook-Attempt": str(delivery.number),
         "X-Webhook-Timestamp": timestamp,
         "X-Webhook-Signature": sign(delivery.previous_secret or delivery.secret, timestamp, delivery.body),
@@ -41,5 +41,5 @@ def _signed(delivery: Delivery, timestamp: str) -> dict[str, str]:
 def _standard(delivery: Delivery, timestamp: str) -> dict[str, str]:
     """Return the Standard Webhooks headers; there the newest signature comes first."""
     secrets = [secret for secret in (delivery.secret, delivery.previous_secret) if secret]
-    signature = standard_signature(secrets, webhook_id=delivery.id, timestamp=timestamp, body=delivery.body)
-    return {"webhook-id": delivery.id, "webhook-timestamp": timestamp, "webhook-signature": signature}
+    signature = standard_signature(secrets, webhook_id=delivery.event_id, timestamp=timestamp, body=delivery.body)
+    return {"webhook-id": delivery.event_id, "webhook-timestamp": timestamp, "webhook-signature": signature}

@@ -44,6 +44,6 @@ def _refuse_addresses_without_a_secret() -> None:
     )
     if named := ", ".join(found):
         raise NotPossible(
-            f"merchants with an address and no secret: {named}; give each a secret with: "
-            "webhooks merchant set M --generate-secret, or take its address with --no-url; then upgrade again"
+            f"merchants with an address and no secret, to which nothing was ever sent: {named}; take each address away "
+            "with SQL (url = NULL in the table merchants), then upgrade again, and set it anew"
         )
