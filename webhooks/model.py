@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -115,10 +116,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1."""
+    """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1.
+
+    `headers` are its endpoint's own, name to value; the values may be secrets.
+    """
 
     id: str
+    event_id: str
     merchant_id: str
+    endpoint_id: str
     type: str
     turn: int
     number: int
@@ -133,6 +139,7 @@ class Delivery:
     body: bytes = field(repr=False)
     previous_secret: str | None = field(default=None, repr=False)  # only while it is still valid
     standard_headers: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Unclaimed(StrEnum):

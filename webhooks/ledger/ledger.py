@@ -132,7 +132,7 @@ class Ledger:
                 f"the secret of merchant {row.merchant_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)
-        return Delivery(**values)
+        return Delivery(event_id=row.id, endpoint_id=row.merchant_id, **values)
 
     def _why_not(self, message: Message) -> Unclaimed:
         """Tell apart, off the common path, why a claim found nothing."""
