@@ -6,6 +6,7 @@ WebhooksError
 │   ├── InvalidEvent        the event breaks a rule; the text names the field
 │   ├── EventConflict       the id is taken by another body
 │   ├── InvalidAddress      a merchant's URL that must not be used
+│   ├── InvalidHeader       an endpoint's own header that must not be sent
 │   └── NotPossible         an operator's command that does not fit what is there
 ├── LedgerFault             a fault of ours that trying again does not mend: a privilege, a constraint, a row's data
 └── Unavailable             a fault of ours: spends no budget, tried again
@@ -49,6 +50,10 @@ class EventConflict(Refused):
 
 class InvalidAddress(Refused, ValueError):
     """A merchant's URL that must not be used; the text says which rule it breaks."""
+
+
+class InvalidHeader(Refused, ValueError):
+    """A header of an endpoint's own that must not be sent; the text never quotes its value."""
 
 
 class NotPossible(Refused):

@@ -142,7 +142,7 @@ def endpoint_of(delivery_id: str, merchant_id: str) -> str:
 class Delivery:
     """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1.
 
-    `headers` are the endpoint's own, and `lane` is its lane, where it has one.
+    `headers` are the endpoint's own, name to value, which may be secret; `lane` is its lane, where it has one.
     """
 
     id: str

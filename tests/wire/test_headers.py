@@ -1,19 +1,26 @@
 """The headers of an attempt: which secrets sign it, before, during and after an overlap, with and without the standard.
 
-A table for what `signed_headers` makes of a claimed delivery.
+A table for what `signed_headers` makes of a claimed delivery, and where an endpoint's own headers go.
 """
 
 from __future__ import annotations
 
+import logging
+import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from tests.merchant import Close, Merchant, Reply
+from tests.wire.conftest import MakeSender
 from tests.wire.test_signing import independent_hmac
-from webhooks.errors import LocalFault
+from webhooks.errors import InvalidHeader, LocalFault
 from webhooks.model import Delivery
+from webhooks.policy.headers import checked_header
 from webhooks.wire.request import signed_headers
+from webhooks.wire.sender import Sender
 
 BODY = '{"id":"evt-1","note":"Zoë 🧾"}'.encode()
 WHSEC = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -23,13 +30,15 @@ PAGE = {"Content-Type", "User-Agent", "X-Webhook-Id", "X-Webhook-Attempt", "X-We
 STANDARD = {"webhook-id", "webhook-timestamp", "webhook-signature"}
 
 
-def delivery(secret: str, previous: str | None = None, *, standard: bool = False) -> Delivery:
+def delivery(
+    secret: str, previous: str | None = None, *, standard: bool = False, own: Mapping[str, str] | None = None
+) -> Delivery:
     """Return a delivery that was claimed for its second attempt."""
     return Delivery(
-        id="evt-1",
+        id="evt-1~ep_backup",
         event_id="evt-1",
         merchant_id="acme",
-        endpoint_id="acme",
+        endpoint_id="ep_backup",
         type="payment.status_changed",
         turn=1,
         number=2,
@@ -44,6 +53,7 @@ def delivery(secret: str, previous: str | None = None, *, standard: bool = False
         body=BODY,
         previous_secret=previous,
         standard_headers=standard,
+        headers=own or {},
     )
 
 
@@ -89,6 +99,7 @@ def test_the_standards_headers(secret: str, previous: str | None, verifies: list
     """They come beside the page's, and the standard's own verifier finds its signature among those that travel."""
     headers = signed_headers(delivery(secret, previous, standard=True), datetime.now(UTC))
     assert set(headers) >= STANDARD
+    assert headers["webhook-id"] == headers["X-Webhook-Id"] == "evt-1"
     assert headers["webhook-timestamp"] == headers["X-Webhook-Timestamp"]
     assert len(headers["webhook-signature"].split(" ")) == signatures
     for receiver in verifies:
@@ -104,8 +115,63 @@ def test_a_secret_that_cannot_sign_is_our_fault_and_not_shown() -> None:
     assert "CANARY" not in str(caught.value)
 
 
+OWN = {"Authorization": "Bearer CANARY", "X-Tenant": "CANARY 7"}
+
+
+def test_an_endpoints_own_headers_come_beside_ours() -> None:
+    """They change none of ours, neither name nor value."""
+    plain = signed_headers(delivery("now", "old", standard=True), MOMENT)
+    assert signed_headers(delivery("now", "old", standard=True, own=OWN), MOMENT) == plain | OWN
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(PAGE | STANDARD), "x-webhook-signature-next", "x_webhook_id", "HOST", "content-length"]
+)
+def test_an_own_header_that_would_replace_ours_is_never_sent(name: str) -> None:
+    """Whoever wrote it into the ledger: a fault of ours, which names the endpoint and shows no value."""
+    with pytest.raises(LocalFault, match=f"endpoint ep_backup: header {name}: is not an endpoint's to set") as caught:
+        signed_headers(delivery("now", own={name: "CANARY"}), MOMENT)
+    assert "CANARY" not in str(caught.value)
+
+
+def test_every_header_of_a_request_without_own_ones_is_not_an_endpoints_to_set(
+    merchant: Merchant, sender: Sender
+) -> None:
+    """What is seen on the wire, those that requests and the connection add among it, is ours."""
+    sender.post(merchant.url(), signed_headers(delivery("new", "old", standard=True), MOMENT), BODY)
+    seen = [name for name, _ in merchant.requests[0].headers]
+    assert {"Host", "Content-Length", "Accept-Encoding", *PAGE, *STANDARD} <= set(seen)
+    for name in seen:
+        with pytest.raises(InvalidHeader, match="is not an endpoint's to set"):
+            checked_header(name, "mine")
+
+
+def test_own_headers_reach_their_endpoint_and_nobody_else(
+    merchant: Merchant, make_sender: MakeSender, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not where a redirect points, not the next delivery on a kept connection, no log, and nothing that is recorded."""
+    caplog.set_level(logging.DEBUG)
+    sender = make_sender()
+    elsewhere = merchant.url("/elsewhere", host="other.merchant.test")
+    merchant.answers(Reply(307, headers=[("Location", elsewhere)]), 401, Reply.raw(b"nonsense\r\n", Close()), 200)
+    headers = signed_headers(delivery("now", own=OWN), MOMENT)
+    told = [sender.post(merchant.url(), headers, BODY) for _ in range(3)]
+    sender.post(merchant.url(), signed_headers(delivery("now"), MOMENT), BODY)
+    sent = [[request.header(name) for name in OWN] for request in merchant.requests]
+    assert sent == [list(OWN.values())] * 3 + [[None, None]]
+    assert "CANARY" not in repr(told) + caplog.text
+
+
+def test_own_headers_of_a_request_that_cannot_be_made_are_not_told(merchant: Merchant, sender: Sender) -> None:
+    """Not even where a value that nothing had checked breaks the request."""
+    broken = {name: f"{value}\r\nX: 1" for name, value in OWN.items()}
+    with pytest.raises(LocalFault) as caught:
+        sender.post(merchant.url(), broken, BODY)
+    assert "CANARY" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_secrets_are_not_in_a_deliverys_text() -> None:
-    """What is logged of a delivery shows neither secret nor body."""
-    text = repr(delivery("SECCANARY", "OLDCANARY"))
+    """What is logged of a delivery shows neither secret nor body, nor an own header."""
+    text = repr(delivery("SECCANARY", "OLDCANARY", own=OWN))
     assert "CANARY" not in text
     assert "note" not in text

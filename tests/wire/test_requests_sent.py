@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.wire.test_signing import independent_hmac
 from webhooks.errors import LocalFault, SettingsError
 from webhooks.model import Answer, Refusal, Silence
 from webhooks.signing import sign
+from webhooks.wire.connection import Connection
+from webhooks.wire.deadline import Deadline
 from webhooks.wire.sender import Sender, SendingRules
 
 OK = Answer(200, excerpt="ok")
@@ -76,6 +79,20 @@ def test_a_header_that_cannot_be_sent_is_our_fault_and_not_two_headers(
     assert "canary" not in str(caught.value)
     assert not [each for each in merchant.requests if each.header("X-Evil")]
     assert sender.post(merchant.url(), {}, b"{}") == OK
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/", {"X": "a\r\nX-Evil: canary"}), ("/", {"X": "canary\n"}), ("/", {"X\r": "canary"}), ("/\ncanary", {})],
+)
+def test_no_connection_sends_two_lines_for_one(path: str, headers: dict[str, str]) -> None:
+    """Whatever was let through above it: not a byte goes out."""
+    here, there = socket.socketpair()
+    with there:
+        with here, pytest.raises(LocalFault) as caught:
+            Connection(("http", "localhost", 80), here).exchange(path, headers, b"", Deadline(timedelta(seconds=5)))
+        assert there.recv(100) == b""
+    assert "canary" not in str(caught.value)
 
 
 def test_nothing_ambient_is_used(

@@ -6,6 +6,7 @@ import errno
 import http.client
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,15 +24,15 @@ BODY = b'{"n":1}'
 CLOSED = "reset: closed before an answer"
 
 
-def fails(error: Exception, *, at_call: int = 1) -> Callable[..., Any]:
-    """Return a method that raises `error` at one of its calls; the calls before it do what they always did."""
+def fails(error: Exception, *, at_call: int = 1, before: Callable[..., Any] = Connection.send) -> Callable[..., Any]:
+    """Return a method that raises `error` at one of its calls; the calls `before` it do what they always did."""
     calls = 0
 
     def call(self: Any, *arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls < at_call:
-            return http.client.HTTPConnection.send(self, *arguments)
+            return before(self, *arguments)
         raise error
 
     return call
@@ -125,7 +126,10 @@ def test_an_answer_survives_whatever_fails_after_it(
     merchant: Merchant, sender: Sender, monkeypatch: pytest.MonkeyPatch, close: str
 ) -> None:
     """The status line decides: a socket that cannot be closed properly costs no 2xx."""
-    merchant.answers(Reply(close=close == "close"))
-    monkeypatch.setattr(http.client.HTTPConnection, "close", fails(OSError(errno.EIO, "of ours")))
+    merchant.answers(200, Reply(close=close == "close"))
+    sender.post(merchant.url(), {}, BODY)
+    kept = sender._idle._kept[0]
+    monkeypatch.setattr(kept.sock, "close", partial(fails(OSError(errno.EIO, "of ours")), kept.sock))
     assert sender.post(merchant.url(), {}, BODY) == Answer(200, excerpt="ok")
     sender._idle.close()
+    assert merchant.connections == 1

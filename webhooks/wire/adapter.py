@@ -1,7 +1,7 @@
 """The adapter that requests sends through: one guarded, bounded exchange, on a kept connection or a fresh one.
 
-It replaces `requests.adapters.HTTPAdapter` and urllib3's pools, keeping urllib3's connection: those would resolve names
-by themselves, bound single reads instead of the whole, wrap every error three times and write URLs into debug logs.
+It replaces `requests.adapters.HTTPAdapter` and all below it: that would resolve names by itself, bound single reads
+instead of the whole, wrap every error three times and write URLs into debug logs.
 """
 
 from __future__ import annotations
@@ -87,11 +87,10 @@ class GuardedAdapter(BaseAdapter):
         try:
             with self._dialer.watchdog.watch(connection.sock, deadline):
                 answer = connection.exchange(target.path, headers, body, deadline)
-                with contextlib.closing(answer):
-                    if reused and answer.status in OF_THE_CONNECTION:
-                        raise Stale(answer.status)
-                    beginning = _read_body(answer, deadline)
-                    reusable = answer.finish() and not answer.will_close
+                if reused and answer.status in OF_THE_CONNECTION:
+                    raise Stale(answer.status)
+                beginning = _read_body(answer, deadline)
+                reusable = answer.reusable
         finally:
             if reusable:
                 self._idle.give(connection)
@@ -103,29 +102,19 @@ class GuardedAdapter(BaseAdapter):
 def _read_body(answer: StrictResponse, deadline: Deadline) -> bytes:
     """Return the beginning of the body. The answer has been given: whatever goes wrong from here on changes nothing."""
     beginning = b""
-    try:
+    with contextlib.suppress(Exception):
         deadline.enter(Phase.BODY)
         for piece in answer.pieces():
             beginning += piece[: KEPT_BODY - len(beginning)]
             deadline.remaining()
-    except Exception:
-        answer.will_close = True
     return beginning
 
 
 def _response(request: requests.PreparedRequest, answer: StrictResponse, beginning: bytes) -> requests.Response:
     response = requests.Response()
     response.status_code = answer.status
-    response.headers = CaseInsensitiveDict(_first_of_each(answer.headers))
+    response.headers = CaseInsensitiveDict(answer.headers)
     response.raw = io.BytesIO(beginning)
     response.url = request.url or ""
     response.request = request
     return response
-
-
-def _first_of_each(headers: http.client.HTTPMessage) -> dict[str, str]:
-    """Keep the first of headers sent twice, whatever their case."""
-    first: dict[str, tuple[str, str]] = {}
-    for name, value in headers.items():
-        first.setdefault(name.lower(), (name, value))
-    return dict(first.values())

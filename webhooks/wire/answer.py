@@ -1,18 +1,17 @@
 """Reading an answer from a stranger: strict about the status line, bounded in bytes, honest about where it ended.
 
-`http.client` alone would take `200` from a status line such as `HTTP/1.1 2_00`, hand out `103 Early Hints` as the final
-answer, take headers that were cut off for complete ones, and read a chunk of size -1 until memory ends.
+Lenient about the rest: the status line decides, so a header or a body that cannot be read costs no answer, only the
+connection. No socket is known here: bytes are asked for, so many at most, and none means that no more will come.
 """
 
 from __future__ import annotations
 
 import http.client
-import io
+import math
 import re
-import socket
 import ssl
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 
 MAX_HEAD = 64 * 1024
 """Bytes of status lines and headers, interim answers included, that are read from the wire."""
@@ -20,9 +19,19 @@ MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024
 """Bytes of a body, chunk sizes included, that are read from the wire."""
 
+MAX_HEADERS = 100
+
+BREAKS = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""How a connection ends that was not closed politely; what came before it counts all the same."""
+
 _PIECE = 16 * 1024
-_STATUS_LINE = re.compile(rb"(HTTP/1\.[01]) +([1-9][0-9]{2})(?:[ \t][^\r\n]*)?\r?\n")
-_LONGEST_LINE = 64 * 1024
+_LONGEST_STATUS_LINE = 8 * 1024
+_STATUS_LINE = re.compile(rb"HTTP/(1\.[01]) +([1-9][0-9]{2})(?:[ \t][^\r]*)?")
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\r]*?)[ \t]*")
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CHUNK_SIZE = re.compile(rb"(-?[0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
+_CHUNK_END = re.compile(rb"")
+_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
 class Unanswered(http.client.RemoteDisconnected):
@@ -30,108 +39,97 @@ class Unanswered(http.client.RemoteDisconnected):
 
 
 class CutOff(http.client.HTTPException):
-    """The connection ended within the status line or the headers."""
+    """The connection ended within the answer."""
 
 
 class TooLarge(http.client.HTTPException):
-    """Status lines and headers of more than `MAX_HEAD` bytes."""
+    """Status lines and headers of more than `MAX_HEAD` bytes, or a body of more than `MAX_BODY`."""
 
 
-class _Wire(io.RawIOBase):
-    """The bytes of one answer as they come off the wire, counted against an allowance."""
+class StrictResponse:
+    """One final answer; `begin` skips interim ones (1xx, all of them).
 
-    def __init__(self, sock: socket.socket, allowance: int) -> None:
-        self._raw = sock.makefile("rb", buffering=0)
-        self.allowance = allowance
-        self.received = 0
-        self.ended = False
+    `headers` are the first of each, by their lower-case names. `reusable` turns true when the body was read to its end
+    with nothing after it: another answer may follow on this connection.
+    """
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._raw.readinto(memoryview(buffer)[: self.allowance]) if self.allowance else 0
-        self.received += count or 0
-        self.allowance -= count or 0
-        self.ended = not count
-        return count or 0
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class StrictResponse(http.client.HTTPResponse):
-    """One final answer; `begin` skips interim ones (1xx, all of them)."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp.close()
-        self.wire = _Wire(sock, MAX_HEAD)
-        self.surplus = False
-        self.fp = io.BufferedReader(self.wire)
+    def __init__(self, receive: Callable[[int], bytes]) -> None:
+        self._receive = receive
+        self._allowance = MAX_HEAD
+        self._buffer = bytearray()
+        self._version = b""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.reusable = False
 
     def begin(self) -> None:
-        """Read up to the end of the headers. `Unanswered`, `CutOff`, or what `http.client` raises."""
-        try:
-            super().begin()
-        except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            raise self._broken_off() from None
-        except http.client.HTTPException:
-            if self.wire.ended:
-                raise self._broken_off() from None
-            raise
-        if self.wire.ended:
-            raise self._broken_off()
-        self.wire.allowance = MAX_BODY
-
-    def _broken_off(self) -> http.client.HTTPException:
-        if not self.wire.received:
-            return Unanswered("")
-        return CutOff() if self.wire.allowance else TooLarge()
-
-    def _read_status(self) -> tuple[str, int, str]:
-        while True:
-            line = self.fp.readline(_LONGEST_LINE)
-            match = _STATUS_LINE.fullmatch(line)
-            if match is None:
-                raise http.client.BadStatusLine("")
-            if int(match[2]) >= http.client.OK:
-                return match[1].decode(), int(match[2]), ""
-            self._skip_headers()
-
-    def _skip_headers(self) -> None:
-        while (line := self.fp.readline(_LONGEST_LINE)) not in {b"\r\n", b"\n"}:
-            if not line:
-                raise CutOff
+        """Read up to the end of the headers. `Unanswered`, `CutOff`, or another of `http.client`'s exceptions."""
+        lines: list[bytes] = []
+        while self.status < HTTPStatus.OK:
+            match = self._line_like(_STATUS_LINE, _LONGEST_STATUS_LINE)
+            self._version, self.status = match[1], int(match[2])
+            lines = list(iter(self._line, b""))
+        if len(lines) > MAX_HEADERS:
+            raise http.client.HTTPException("too many headers")
+        for header in filter(None, map(_HEADER.fullmatch, lines)):
+            self.headers.setdefault(header[1].decode("ascii").lower(), header[2].decode("latin-1"))
+        self._allowance = MAX_BODY - len(self._buffer)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the body as it comes, decoded from chunks and from nothing else, until its end or `MAX_BODY`."""
-        while not self._complete and (piece := self._piece()):
+        """Yield the body as it comes, decoded from chunks and from nothing else; raises where it ends too soon."""
+        yield from self._body()
+        said = self.headers.get("connection", "").lower()
+        stays_open = "keep-alive" in said if self._version == b"1.0" else "close" not in said
+        self.reusable = stays_open and not self._buffer
+
+    def _body(self) -> Iterator[bytes]:
+        length, coding = self.headers.get("content-length", ""), self.headers.get("transfer-encoding", "")
+        if self.status in _WITHOUT_BODY:
+            return iter(())
+        if coding.lower() == "chunked":
+            return self._chunks()
+        return self._take(int(length) if _LENGTH.fullmatch(length) else math.inf)
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self._line_like(_CHUNK_SIZE)[1], 16):
+            yield from self._take(size if size > 0 else math.inf)
+            self._line_like(_CHUNK_END)
+        for _ in iter(self._line, b""):  # trailers say nothing to us
+            pass
+
+    def _take(self, count: float) -> Iterator[bytes]:
+        while count > 0:
+            if not self._buffer:
+                self._more()
+            piece = bytes(self._buffer[: int(min(count, _PIECE))])
+            del self._buffer[: len(piece)]
+            count -= len(piece)
             yield piece
 
-    def finish(self) -> bool:
-        """Close, and say whether the body was read to its end with nothing after it: another answer may follow."""
-        complete = self._complete
-        self.close()
-        return complete and not self.surplus
+    def _line_like(self, pattern: re.Pattern[bytes], longest: int = MAX_HEAD) -> re.Match[bytes]:
+        match = pattern.fullmatch(self._line(longest))
+        if match is None:
+            raise http.client.BadStatusLine("")
+        return match
 
-    @property
-    def _complete(self) -> bool:
-        return self.isclosed() or (not self.chunked and self.length == 0)
+    def _line(self, longest: int = MAX_HEAD) -> bytes:
+        """Return the next line without its end, or the beginning of one that has none."""
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched) + 1) == 0 and len(self._buffer) < longest:
+            searched = len(self._buffer)
+            self._more()
+        line = bytes(self._buffer[: end or longest])
+        del self._buffer[: len(line)]
+        return line.removesuffix(b"\n").removesuffix(b"\r")
 
-    def _close_conn(self) -> None:
-        # With no allowance left, peeking shows what was buffered and does not touch the socket.
-        self.wire.allowance = 0
-        self.surplus = bool(self.fp.peek(1))
-        super()._close_conn()  # type: ignore[misc]
-
-    def _piece(self) -> bytes:
-        # read1 does not count down `length` on every Python of ours, so only chunks are left to it.
-        if self.chunked:
-            return self.read1(_PIECE)
-        if self.length is None:
-            return self.fp.read1(_PIECE)
-        piece = self.fp.read1(min(_PIECE, self.length))
-        self.length -= len(piece)
-        return piece
+    def _more(self) -> None:
+        if not self._allowance:
+            raise TooLarge
+        try:
+            received = self._receive(min(_PIECE, self._allowance))
+        except BREAKS:
+            received = b""
+        if not received:
+            raise CutOff if self.status or self._buffer else Unanswered("")
+        self._allowance -= len(received)
+        self._buffer += received

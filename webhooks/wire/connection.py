@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import socket
 import ssl
 import threading
@@ -11,25 +10,21 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import cast
 
-import urllib3.connection
+from urllib3.util import wait_for_read
 
-from webhooks.wire.answer import StrictResponse
+from webhooks.errors import LocalFault
+from webhooks.wire.answer import BREAKS, StrictResponse
 from webhooks.wire.deadline import Deadline, Phase
 
 Key = tuple[str, str, int]
 """Scheme, host and port: what an idle connection may be reused for."""
 
 
-class Connection(urllib3.connection.HTTPConnection):
-    """A connection that was opened for it and that it never opens again by itself."""
-
-    auto_open = 0
-    response_class = StrictResponse
+class Connection:
+    """An open connection to one host, for one request after another."""
 
     def __init__(self, key: Key, sock: socket.socket) -> None:
-        super().__init__(key[1], key[2])
         self.key = key
         self.sock = sock
         self.opened_at = self.used_at = time.monotonic()
@@ -37,27 +32,41 @@ class Connection(urllib3.connection.HTTPConnection):
     def exchange(self, path: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> StrictResponse:
         """Send one request and return its answer with the body unread; `deadline` counts it once its last byte is out.
 
-        `path` goes out as it is. urllib3's own `getresponse` is passed over: it logs the URL with its query when a
-        header looks odd.
+        `path` and `headers` go out as they are; LocalFault where one would break the line.
         """
-        self.timeout = deadline.enter(Phase.SENDING)
+        head = _head(path, headers)
+        self.sock.settimeout(deadline.enter(Phase.SENDING))
         # A server may answer before it has read everything, and close: what it said may still be readable.
-        with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            self.request("POST", path, body=body, headers=headers)
+        with contextlib.suppress(*BREAKS):
+            self.send(head)
+            self.send(body)
             deadline.sent += 1
         self.sock.settimeout(deadline.enter(Phase.HEADERS))
-        return cast("StrictResponse", http.client.HTTPConnection.getresponse(self))
+        answer = StrictResponse(self.sock.recv)
+        answer.begin()
+        return answer
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        self.sock.sendall(data)
 
     def close(self) -> None:
         """Close, without a word about what goes wrong with that: no answer is lost over it."""
         with contextlib.suppress(OSError):
-            super().close()
+            self.sock.close()
 
     @property
     def is_quiet(self) -> bool:
         """Whether it is open and nothing waits to be read: no end of the stream, no answer to a question not asked."""
         pending = self.sock.pending() if isinstance(self.sock, ssl.SSLSocket) else 0
-        return self.is_connected and not pending
+        return not pending and not wait_for_read(self.sock, timeout=0)
+
+
+def _head(path: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise LocalFault("request: could not be made (a line break in a header)")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class IdleConnections:

@@ -169,13 +169,11 @@ def _tunnel(sock: socket.socket, proxy: Proxy, address: Address, port: int, dead
     lines += [f"{name}: {value}" for name, value in proxy.authorization.items()]
     sock.settimeout(deadline.enter(Phase.CONNECT))
     sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    answer = StrictResponse(sock, method="CONNECT")
+    answer = StrictResponse(sock.recv)
     try:
         answer.begin()
     except http.client.HTTPException:
         raise LocalFault("proxy: closed, or answered nonsense") from None
-    finally:
-        answer.close()
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise OSError(errno.EHOSTUNREACH, "the proxy could not reach the address")
     if answer.status != HTTPStatus.OK:

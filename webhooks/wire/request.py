@@ -1,11 +1,12 @@
-"""The request's headers: the id that stays, the timestamp and signature that are made afresh for every attempt."""
+"""The request's headers: the id that stays, what is made afresh for every attempt, and the endpoint's own."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from webhooks.errors import LocalFault
+from webhooks.errors import InvalidHeader, LocalFault
 from webhooks.model import Delivery
+from webhooks.policy.headers import checked_headers
 from webhooks.signing import sign, standard_signature
 
 USER_AGENT = "webhook-delivery-worker/0.1"
@@ -15,11 +16,14 @@ def signed_headers(delivery: Delivery, moment: datetime) -> dict[str, str]:
     """Sign the stored bytes with the secrets that are valid now; the timestamp is `moment`, in seconds since 1970.
 
     `X-Webhook-Signature` holds one value. During an overlap that is the previous secret's, so that nothing breaks at a
-    merchant that has not changed anything yet, and the new secret's travels beside it. LocalFault for a secret that
-    cannot sign.
+    merchant that has not changed anything yet, and the new secret's travels beside it. The endpoint's own headers come
+    last; none of them can replace one of ours. LocalFault for a secret that cannot sign or a header that must not be
+    sent.
     """
     try:
-        return _signed(delivery, str(int(moment.timestamp())))
+        return _signed(delivery, str(int(moment.timestamp()))) | checked_headers(delivery.headers)
+    except InvalidHeader as error:
+        raise LocalFault(f"endpoint {delivery.endpoint_id}: {error}") from None
     except ValueError as error:
         raise LocalFault(f"signing: {error}") from None
 
