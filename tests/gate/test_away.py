@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 from unittest.mock import ANY
 
@@ -23,7 +22,7 @@ from webhooks.gate.values import Admitted, Held, Release, Report
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, Effect
 
-_HELD = Held(HeldFor.BREAKER, timedelta(minutes=5))
+_HELD = Held(HeldFor.BREAKER)
 
 
 class _Switched(Gate):
