@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import datetime, timedelta
 
+from webhooks.observing.observers import Observers
+from webhooks.observing.surroundings import ClockWrong
 from webhooks.outage import Outage
-
-log = logging.getLogger(__name__)
 
 MOST_APART = timedelta(seconds=2)
 """How far a worker's wall clock may be from the ledger's before a person is told."""
@@ -43,21 +42,17 @@ class LedgerClock:
 class WallClock:
     """This machine's wall clock, held against the ledger's time: a wrong one is said once, until it is right again."""
 
-    def __init__(self) -> None:
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
         self._wrong = Outage()
 
     def compare(self, clock: LedgerClock) -> None:
-        """Warn where it is off by more than `MOST_APART`, and was not known to be."""
+        """Say so where it is off by more than `MOST_APART`, and was not known to be."""
         apart = _apart(time.time(), clock)
         if abs(apart) <= MOST_APART:
             self._wrong.worked()
         elif self._wrong.failed():
-            log.warning(
-                "the clock of this machine is %.1f s %s the ledger's: set it right. Deliveries are signed by the "
-                "ledger's time; countdowns and the times in logs are this machine's",
-                abs(apart.total_seconds()),
-                "ahead of" if apart > timedelta() else "behind",
-            )
+            self._observers.tell(ClockWrong(apart))
 
 
 def _apart(wall_s: float, clock: LedgerClock) -> timedelta:

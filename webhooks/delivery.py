@@ -5,20 +5,20 @@ Admit; load; send; decide; tell the gate; write it down; reschedule. Everything 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from webhooks import telemetry
 from webhooks.clocks import LedgerClock, WallClock
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held, Report
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
+from webhooks.observing import facts
+from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
@@ -28,8 +28,6 @@ from webhooks.release import Release
 from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
 from webhooks.wire.sender import Sender
-
-log = logging.getLogger(__name__)
 
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
 SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
@@ -57,8 +55,9 @@ class Courier:
     may_count_down: Callable[[timedelta], bool]
     slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
     stopping: threading.Event  # set when this process is told to stop
-    wall_clock: WallClock = field(default_factory=WallClock)
-    strangers: Strangers = field(default_factory=Strangers)
+    wall_clock: WallClock
+    strangers: Strangers
+    observers: Observers
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
@@ -83,7 +82,7 @@ class Courier:
         retry = self._near(decision, ended_at)
         report = self._tell_gate(message.merchant_id, admission, attempt.outcome)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
-        telemetry.attempted(delivery, attempt, decision)
+        self._tell(delivery, attempt, decision, late=not ours)
         self.release.next_of(message.merchant_id, report.slots)
         if retry and ours:
             self._reschedule(delivery, retry, clock.earliest())
@@ -101,7 +100,10 @@ class Courier:
         return aside
 
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
-        return SetAside(held_for if self.ledger.hold(message, held_for) else None)
+        if not self.ledger.hold(message, held_for):
+            return SetAside(None)
+        self.observers.tell(facts.Held.of(message, held_for))
+        return SetAside(held_for)
 
     def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:
         try:
@@ -173,8 +175,17 @@ class Courier:
         Where the merchant has held deliveries, the report says how many may go next.
         """
         report = self.gate.report(merchant_id, admission, effect_of(outcome))
-        telemetry.breaker(merchant_id, report)
+        if report.opened:
+            self.observers.tell(facts.BreakerOpened(merchant_id))
+        if report.closed:
+            self.observers.tell(facts.BreakerClosed(merchant_id))
         return report
+
+    def _tell(self, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> None:
+        """Say what an attempt came to; one that was too late finishes nothing."""
+        self.observers.tell(facts.Attempted.of(delivery, attempt, decision, late=late))
+        if not late and not isinstance(decision, RetryAt):
+            self.observers.tell(facts.Finished.of(delivery, decision))
 
     def _near(self, decision: Decision, now: datetime) -> RetryAt | None:
         """Return a retry that counts down in the broker; one that is far waits in the ledger, for the sweep."""

@@ -21,6 +21,8 @@ from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
 from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Report
+from webhooks.observing import facts
+from webhooks.observing.observers import NOBODY, Observers
 from webhooks.policy.breaker import BreakerRules, Effect
 
 _TIMEOUT_S = 1.0
@@ -31,7 +33,13 @@ class Gate:
     """The breakers and lanes of all endpoints. Connects when first used; threads and forked children may share it."""
 
     def __init__(
-        self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None, *, namespace: str = ""
+        self,
+        url: str,
+        rules: BreakerRules,
+        scripts: Mapping[str, Script] | None = None,
+        *,
+        namespace: str = "",
+        observers: Observers = NOBODY,
     ) -> None:
         where = redis_url.read(url)
         self._redis = Redis.from_url(
@@ -46,6 +54,7 @@ class Gate:
         )
         self._scripts = scripts or compose()
         self._namespace = namespace
+        self._observers = observers
         self._rules = translate.rules_as_json(rules)
 
     def admit(self, endpoint_id: str, delivery_id: str, slot: str | None = None) -> Admitted | Held | Busy:
@@ -76,6 +85,7 @@ class Gate:
     def reset(self, endpoint_id: str) -> None:
         """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
         self._run("reset", endpoint_id)
+        self._observers.tell(facts.BreakerReset(endpoint_id))
 
     def show(self, endpoint_id: str) -> Breaker:
         """Return how an endpoint stands; nothing is changed."""
