@@ -1,21 +1,19 @@
 """THE STORY: one attempt of one delivery, top to bottom.
 
-Admit; load; send; decide; tell the gate; write it down; reschedule. Everything else in this package serves these steps.
+Admit; load; send; decide; tell the gate; write it down; reschedule. Everything else in this package serves these steps;
+what they need of it stands in `ports.py`.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from webhooks.clocks import LedgerClock, WallClock
+from webhooks.clocks import Clock, LedgerClock, WallClock
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
-from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
 from webhooks.observing import facts
 from webhooks.observing.observers import Observers
@@ -23,11 +21,9 @@ from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
-from webhooks.publishing import Publisher
-from webhooks.release import Release
+from webhooks.ports import Gate, Ledger, Publisher, Release, Sender, Stopping
 from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
-from webhooks.wire.sender import Sender
 
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
 SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
@@ -47,33 +43,34 @@ class Courier:
     """Carries deliveries to their merchants; made once a process and shared by its threads."""
 
     ledger: Ledger
-    gate: ResilientGate
+    gate: Gate
     sender: Sender
     ladders: Ladders
     publisher: Publisher
     release: Release
     may_count_down: Callable[[timedelta], bool]
     slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
-    stopping: threading.Event  # set when this process is told to stop
+    stopping: Stopping
     wall_clock: WallClock
     strangers: Strangers
     observers: Observers
+    time: Clock = time
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
 
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
-        admitted_by = time.monotonic() + self.slowest_claim.total_seconds()
+        admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
         admission = self.gate.admit(message.merchant_id, message.id, message.slot)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
-        asked_at = time.monotonic()
+        asked_at = self.time.monotonic()
         delivery = self._load(message, admission)
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
         self._in_time(delivery, admission, admitted_by)
-        clock = LedgerClock(delivery.started_at, asked_at)
+        clock = LedgerClock(delivery.started_at, asked_at, self.time)
         self.wall_clock.compare(clock)
         result = self._send(delivery, admission, clock)
         duration, ended_at = clock.since_start(), clock.latest()
@@ -114,7 +111,7 @@ class Courier:
 
     def _in_time(self, delivery: Delivery, admission: Admitted, admitted_by: float) -> None:
         """Hand back what was claimed so slowly that the gate may admit another probe while this one is out (I5)."""
-        if time.monotonic() > admitted_by:
+        if self.time.monotonic() > admitted_by:
             self._hand_back(delivery, admission, timedelta())
             raise LedgerBusy("the ledger is busy: the claim took too long, and was handed back")
 
@@ -166,7 +163,7 @@ class Courier:
                     raise
                 if self.stopping.wait(wait):
                     last_tries -= 1
-                    threading.Event().wait(wait)
+                    self.time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
     def _tell_gate(self, merchant_id: str, admission: Admitted, outcome: Outcome) -> Report:
