@@ -56,6 +56,15 @@ def test_only_failures_open_a_breaker(gate_bench: GateBench, effect: Effect) -> 
     admitted(gate_bench, "fresh")
 
 
+@pytest.mark.parametrize(
+    ("effect", "opens"), [(Effect.SUCCESS, False), (Effect.THROTTLED, False), (Effect.NOTHING, True)]
+)
+def test_answers_weigh_against_failures(gate_bench: GateBench, effect: Effect, opens: bool) -> None:
+    """Five failures among seven attempts are too few; what was not sent is none."""
+    attempts(gate_bench, effect, 2)
+    assert attempts(gate_bench, Effect.FAILURE, 5)[-1].opened is opens
+
+
 def test_five_failures_open_it_and_it_is_said_once(gate_bench: GateBench) -> None:
     """By the report that did it; everything of the endpoint is held then, and nothing of others."""
     assert [report.opened for report in attempts(gate_bench, Effect.FAILURE, 5)] == [False] * 4 + [True]

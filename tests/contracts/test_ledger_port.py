@@ -58,9 +58,10 @@ def test_a_claim_brings_what_sending_needs(ledger_bench: LedgerBench) -> None:
 
 
 def test_a_message_is_good_for_one_claim(ledger_bench: LedgerBench) -> None:
-    """Every copy of it is stale from then on: it claims, holds and unqueues nothing (I3)."""
+    """Every copy is stale from then on, also once the attempt is over: it claims, holds and unqueues nothing (I3)."""
     message = ledger_bench.accept()
-    claim(ledger_bench, message)
+    delivery = claim(ledger_bench, message)
+    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery), queued=True)
     before = ledger_bench.stands()
     assert ledger_bench.ledger.claim(message) is Unclaimed.STALE
     assert not ledger_bench.ledger.hold(message, HeldFor.BREAKER)
