@@ -15,7 +15,6 @@ from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
 
 US = timedelta(microseconds=1)
-LANE_RETRY = timedelta(seconds=1)
 
 
 def moment(stamp_us: int) -> datetime:
@@ -45,10 +44,9 @@ class BreakerModel:
         if delivery in self.leases:
             return Busy()
         if self.state is BreakerState.WORKING:
-            return self._lease(now, delivery) if self._finds_place(slot) else Held(HeldFor.LANE, LANE_RETRY)
-        due = self._probe_due(now, slot)
-        if due > now:
-            return Held(HeldFor.BREAKER, (due - now) * US)
+            return self._lease(now, delivery) if self._finds_place(slot) else Held(HeldFor.LANE)
+        if self._probe_due(now, slot) > now:
+            return Held(HeldFor.BREAKER)
         self.state, self.offered_until = BreakerState.PROBING, 0
         self.prober = self._lease(now, delivery, probe=True)
         return self.prober

@@ -12,17 +12,21 @@ from tests.system import System
 from webhooks import parts
 from webhooks.delivery import SetAside
 from webhooks.model import Message
+from webhooks.observing.facts import Fact
+from webhooks.observing.observers import Observers
+from webhooks.observing.surroundings import StrangersMet
 from webhooks.strangers import Strangers
 
 
-def test_one_line_a_minute_however_many_come(caplog: pytest.LogCaptureFixture) -> None:
+def test_they_are_told_once_a_minute_however_many_come() -> None:
     """The first at once, and from then on one a minute, with how many there were."""
+    told: list[Fact] = []
     now_s = 0.0
-    strangers = Strangers(timedelta(minutes=1), clock=lambda: now_s)
+    strangers = Strangers(Observers([told.append]), timedelta(minutes=1), clock=lambda: now_s)
     for number in range(120):
         now_s = float(number)
         strangers.met(f"evt-{number}")
-    assert [record.args for record in caplog.records] == [(1, "evt-0"), (60, "evt-60")]
+    assert told == [StrangersMet(1, "evt-0"), StrangersMet(60, "evt-60")]
 
 
 @pytest.mark.parametrize("breaker", ["working", "paused"])

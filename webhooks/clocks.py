@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import datetime, timedelta
+from typing import Protocol
 
+from webhooks.observing.observers import Observers
+from webhooks.observing.surroundings import ClockWrong
 from webhooks.outage import Outage
-
-log = logging.getLogger(__name__)
 
 MOST_APART = timedelta(seconds=2)
 """How far a worker's wall clock may be from the ledger's before a person is told."""
+
+
+class Clock(Protocol):
+    """What a machine has: the module `time` is one."""
+
+    def monotonic(self) -> float:
+        """Return seconds that go on steadily."""
+
+    def time(self) -> float:
+        """Return the wall clock's seconds since 1970, right or wrong."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let time pass."""
 
 
 class LedgerClock:
@@ -22,14 +35,15 @@ class LedgerClock:
     so that no receiver sees a timestamp from the future.
     """
 
-    def __init__(self, started_at: datetime, asked_at: float) -> None:
+    def __init__(self, started_at: datetime, asked_at: float, machine: Clock = time) -> None:
         self._started_at = started_at
         self._asked_at = asked_at
-        self._answered_at = time.monotonic()
+        self._machine = machine
+        self._answered_at = machine.monotonic()
 
     def latest(self) -> datetime:
         """Return the latest moment that it can be now."""
-        return self._started_at + timedelta(seconds=time.monotonic() - self._asked_at)
+        return self._started_at + timedelta(seconds=self._machine.monotonic() - self._asked_at)
 
     def earliest(self) -> datetime:
         """Return the earliest moment that it can be now."""
@@ -37,27 +51,24 @@ class LedgerClock:
 
     def since_start(self) -> timedelta:
         """Return how long ago, at least, the claim was made."""
-        return timedelta(seconds=time.monotonic() - self._answered_at)
+        return timedelta(seconds=self._machine.monotonic() - self._answered_at)
 
 
 class WallClock:
     """This machine's wall clock, held against the ledger's time: a wrong one is said once, until it is right again."""
 
-    def __init__(self) -> None:
+    def __init__(self, observers: Observers, machine: Clock = time) -> None:
+        self._observers = observers
+        self._machine = machine
         self._wrong = Outage()
 
     def compare(self, clock: LedgerClock) -> None:
-        """Warn where it is off by more than `MOST_APART`, and was not known to be."""
-        apart = _apart(time.time(), clock)
+        """Say so where it is off by more than `MOST_APART`, and was not known to be."""
+        apart = _apart(self._machine.time(), clock)
         if abs(apart) <= MOST_APART:
             self._wrong.worked()
         elif self._wrong.failed():
-            log.warning(
-                "the clock of this machine is %.1f s %s the ledger's: set it right. Deliveries are signed by the "
-                "ledger's time; countdowns and the times in logs are this machine's",
-                abs(apart.total_seconds()),
-                "ahead of" if apart > timedelta() else "behind",
-            )
+            self._observers.tell(ClockWrong(apart))
 
 
 def _apart(wall_s: float, clock: LedgerClock) -> timedelta:

@@ -1,35 +1,29 @@
 """THE STORY: one attempt of one delivery, top to bottom.
 
-Admit; load; send; decide; tell the gate; write it down; reschedule. Everything else in this package serves these steps.
+Admit; load; send; decide; tell the gate; write it down; reschedule. Everything else in this package serves these steps;
+what they need of it stands in `ports.py`.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from webhooks import telemetry
-from webhooks.clocks import LedgerClock, WallClock
+from webhooks.clocks import Clock, LedgerClock, WallClock
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
-from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.ledger.ledger import Ledger
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
+from webhooks.observing import facts
+from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
-from webhooks.publishing import Publisher
-from webhooks.release import Release
+from webhooks.ports import Gate, Ledger, Publisher, Release, Sender, Stopping
 from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
-from webhooks.wire.sender import Sender
-
-log = logging.getLogger(__name__)
 
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
 SENT_TWICE_ANSWERED = "sent twice: a kept connection answered {status}, which says nothing about this delivery"
@@ -49,32 +43,34 @@ class Courier:
     """Carries deliveries to their merchants; made once a process and shared by its threads."""
 
     ledger: Ledger
-    gate: ResilientGate
+    gate: Gate
     sender: Sender
     ladders: Ladders
     publisher: Publisher
     release: Release
     may_count_down: Callable[[timedelta], bool]
     slowest_claim: timedelta  # from here on the gate's lease may end before the attempt does
-    stopping: threading.Event  # set when this process is told to stop
-    wall_clock: WallClock = field(default_factory=WallClock)
-    strangers: Strangers = field(default_factory=Strangers)
+    stopping: Stopping
+    wall_clock: WallClock
+    strangers: Strangers
+    observers: Observers
+    time: Clock = time
 
     def attempt(self, message: Message) -> Decision | SetAside:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
 
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
-        admitted_by = time.monotonic() + self.slowest_claim.total_seconds()
+        admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
         admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.lane)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
-        asked_at = time.monotonic()
+        asked_at = self.time.monotonic()
         delivery = self._load(message, admission)
         if not isinstance(delivery, Delivery):
             return self._left_alone(message, admission, delivery)
         self._in_time(delivery, admission, admitted_by)
-        clock = LedgerClock(delivery.started_at, asked_at)
+        clock = LedgerClock(delivery.started_at, asked_at, self.time)
         self.wall_clock.compare(clock)
         result = self._send(delivery, admission, clock)
         duration, ended_at = clock.since_start(), clock.latest()
@@ -83,7 +79,7 @@ class Courier:
         retry = self._near(decision, ended_at)
         report = self._tell_gate(delivery, admission, attempt.outcome)
         ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
-        telemetry.attempted(delivery, attempt, decision)
+        self._tell(delivery, attempt, decision, late=not ours)
         self.release.next_of(delivery.endpoint_id, report.slots)
         if retry and ours:
             self._reschedule(delivery, retry, clock.earliest())
@@ -101,7 +97,10 @@ class Courier:
         return aside
 
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
-        return SetAside(held_for if self.ledger.hold(message, held_for) else None)
+        if not self.ledger.hold(message, held_for):
+            return SetAside(None)
+        self.observers.tell(facts.Held.of(message, held_for))
+        return SetAside(held_for)
 
     def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:
         try:
@@ -112,7 +111,7 @@ class Courier:
 
     def _in_time(self, delivery: Delivery, admission: Admitted, admitted_by: float) -> None:
         """Hand back what was claimed so slowly that the gate may admit another probe while this one is out (I5)."""
-        if time.monotonic() > admitted_by:
+        if self.time.monotonic() > admitted_by:
             self._hand_back(delivery, admission, timedelta())
             raise LedgerBusy("the ledger is busy: the claim took too long, and was handed back")
 
@@ -128,7 +127,8 @@ class Courier:
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
             case Unclaimed.REMOVED:
-                self.ledger.end_removed(message)
+                if self.ledger.end_removed(message):
+                    self.observers.tell(facts.Finished.cancelled(message))
                 return SetAside(None)
             case Unclaimed.UNKNOWN:
                 self.strangers.met(message.id)
@@ -167,7 +167,7 @@ class Courier:
                     raise
                 if self.stopping.wait(wait):
                     last_tries -= 1
-                    threading.Event().wait(wait)
+                    self.time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
     def _tell_gate(self, delivery: Delivery, admission: Admitted, outcome: Outcome) -> Report:
@@ -176,8 +176,17 @@ class Courier:
         Where the endpoint has held deliveries, the report says how many may go next.
         """
         report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.lane)
-        telemetry.breaker(delivery, report)
+        if report.opened:
+            self.observers.tell(facts.BreakerOpened(delivery.merchant_id, delivery.endpoint_id))
+        if report.closed:
+            self.observers.tell(facts.BreakerClosed(delivery.merchant_id, delivery.endpoint_id))
         return report
+
+    def _tell(self, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> None:
+        """Say what an attempt came to; one that was too late finishes nothing."""
+        self.observers.tell(facts.Attempted.of(delivery, attempt, decision, late=late))
+        if not late and not isinstance(decision, RetryAt):
+            self.observers.tell(facts.Finished.of(delivery, decision))
 
     def _near(self, decision: Decision, now: datetime) -> RetryAt | None:
         """Return a retry that counts down in the broker; one that is far waits in the ledger, for the sweep."""

@@ -46,11 +46,6 @@ class Event:
     body: bytes
     body_sha256: bytes
 
-    @property
-    def identity(self) -> dict[str, str]:
-        """What travels in a message and is shown in Flower: no body, no secret (I9)."""
-        return {"id": self.id, "merchant_id": self.merchant_id, "type": self.type}
-
 
 @dataclass(frozen=True, slots=True)
 class RefusedEvent:

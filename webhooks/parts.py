@@ -8,6 +8,7 @@ from functools import partial
 
 from webhooks.celery import broker, messages
 from webhooks.celery.app import app
+from webhooks.clocks import WallClock
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
@@ -23,18 +24,27 @@ from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
+from webhooks.observing import log
+from webhooks.observing.observers import Observers
 from webhooks.once import once
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings
+from webhooks.strangers import Strangers
 from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
 
 @once
+def observers() -> Observers:
+    """Return who hears what happens: a list of sinks, of which the log is one."""
+    return Observers([log.write])
+
+
+@once
 def database() -> Database:
     """Return the way to PostgreSQL."""
-    return Database(get_settings().database_url.get_secret_value())
+    return Database(get_settings().database_url.get_secret_value(), observers=observers())
 
 
 @once
@@ -85,13 +95,13 @@ def views() -> Views:
 def gate() -> Gate:
     """Return the gate to every merchant."""
     settings = get_settings()
-    return Gate(settings.gate_url, settings.breaker, namespace=settings.namespace)
+    return Gate(settings.gate_url, settings.breaker, namespace=settings.namespace, observers=observers())
 
 
 @once
 def resilient_gate() -> ResilientGate:
     """Return the gate as workers use it: they go on without it when Redis is away."""
-    return ResilientGate(gate())
+    return ResilientGate(gate(), observers=observers())
 
 
 @once
@@ -152,7 +162,7 @@ def stopping() -> threading.Event:
 @once
 def publisher() -> Publisher:
     """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger())
+    return Publisher(messages.publish, ledger(), observers())
 
 
 @once
@@ -168,6 +178,9 @@ def courier() -> Courier:
         release=release(),
         slowest_claim=get_settings().lease_margin,
         stopping=stopping(),
+        wall_clock=WallClock(observers()),
+        strangers=Strangers(observers()),
+        observers=observers(),
         may_count_down=lambda wait: wait <= horizon and messages.may_count_down() and publisher().may_try(),
     )
 
@@ -185,10 +198,11 @@ def sweeper() -> Sweep:
         look_at_queue=partial(broker.look_at_queue, app),
         max_queued=settings.max_queued,
         ahead=2 * settings.sweep_interval,
+        observers=observers(),
     )
 
 
 @once
 def release() -> Release:
     """Return what lets held deliveries go."""
-    return Release(resilient_gate(), backlog(), publisher())
+    return Release(resilient_gate(), backlog(), publisher(), observers())

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import timedelta
 
 from webhooks.errors import BrokerUnavailable, LedgerFault, LedgerUnavailable
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Message
+from webhooks.observing import facts, surroundings
+from webhooks.observing.observers import NOBODY, Observers
 from webhooks.outage import Outage
-
-log = logging.getLogger(__name__)
 
 
 class Publisher:
     """Publishes messages by `send`, which raises BrokerUnavailable."""
 
-    def __init__(self, send: Callable[[Message, timedelta], None], ledger: Ledger) -> None:
+    def __init__(
+        self, send: Callable[[Message, timedelta], None], ledger: Ledger, observers: Observers = NOBODY
+    ) -> None:
         self._send = send
         self._ledger = ledger
+        self._observers = observers
         self._outage = Outage()
 
     def may_try(self) -> bool:
@@ -32,11 +34,11 @@ class Publisher:
             self._send(message, wait)
         except BrokerUnavailable as error:
             if self._outage.failed():
-                log.warning("broker.away: deliveries are recorded, and published once it is back: %s", error)
+                self._observers.tell(facts.BrokerAway(facts.BrokerUser.PUBLISHER, str(error)))
             self._note_unpublished(message)
             return False
         if self._outage.worked():
-            log.warning("broker.back: messages are published again")
+            self._observers.tell(facts.BrokerBack(facts.BrokerUser.PUBLISHER))
         return True
 
     def _note_unpublished(self, message: Message) -> None:
@@ -44,4 +46,4 @@ class Publisher:
             self._ledger.unqueue(message.id, message.turn)
         except (LedgerUnavailable, LedgerFault):
             # The row still says that it was published; the sweep finds out when it is well past its due time.
-            log.warning("delivery %s: the ledger could not be told that no message is on its way", message.id)
+            self._observers.tell(surroundings.MessageUnpublished(message.id))

@@ -6,8 +6,9 @@ Several sweeps at once do no harm: one works, the others leave.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -17,6 +18,8 @@ from webhooks.gate.values import Probe, Wait
 from webhooks.gate.values import Release as Slots
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.leases import Lease, Term
+from webhooks.observing.facts import Swept
+from webhooks.observing.observers import Observers
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 
@@ -33,18 +36,6 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """What one tick did, in deliveries; nothing where another sweep was at work."""
-
-    expired: int = 0
-    buried: int = 0
-    published: int = 0
-    probes: int = 0
-    released: int = 0
-    ended: int = 0  # of endpoints that were removed
-
-
-@dataclass(frozen=True, slots=True)
 class Sweep:
     """One tick's work. `look_at_queue` raises BrokerUnavailable; `lease` asks whether somebody is silent."""
 
@@ -56,6 +47,7 @@ class Sweep:
     look_at_queue: Callable[[], Queue]
     max_queued: int
     ahead: timedelta
+    observers: Observers
 
     def tick(self, *, rest: timedelta = timedelta()) -> Swept:
         """Do what is due now, unless another tick is at it or was done within `rest`.
@@ -63,8 +55,14 @@ class Sweep:
         Raises Unavailable when the ledger or the broker is away, and LedgerFault when a step was refused for good,
         after the others; the next tick tries again.
         """
+        began_s = time.monotonic()
         with self.lease.alone(rest) as term:
-            return self._work(term) if term else Swept()
+            if not term:
+                return Swept()
+            swept = self._work(term)
+        swept = replace(swept, took=timedelta(seconds=time.monotonic() - began_s))
+        self.observers.tell(swept)
+        return swept
 
     def _work(self, term: Term) -> Swept:
         """Take every step, also past one that the ledger refuses for good: that one stands still, and no other."""

@@ -176,7 +176,7 @@ def test_a_row_that_is_gone_takes_no_thread_along(system: System, caplog: pytest
     message = courier.accept({**EVENT, "id": "evt-1"})
     with pytest.raises(Retry):
         tasks._attempt(message)
-    assert [record.message.partition(": ")[0] for record in caplog.records] == ["delivery evt-1"]
+    assert [record.message.split(": ")[:2] for record in caplog.records] == [["delivery.interrupted", "delivery evt-1"]]
     assert caplog.records[0].levelname == "ERROR"
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 from unittest.mock import ANY
 
@@ -21,9 +19,11 @@ from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Held, Release, Report
 from webhooks.model import HeldFor
+from webhooks.observing.facts import Fact, GateAway, GateBack, GateBypassed
+from webhooks.observing.observers import Observers
 from webhooks.policy.breaker import BreakerRules, Effect
 
-_HELD = Held(HeldFor.BREAKER, timedelta(minutes=5))
+_HELD = Held(HeldFor.BREAKER)
 
 
 class _Switched(Gate):
@@ -154,31 +154,33 @@ def test_an_outage_costs_one_try_a_second() -> None:
     assert gate.bypassed == 100
 
 
-def test_an_outage_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Two lines for each outage, however many deliveries it met."""
-    inner, clock = _Switched(), _Seconds()
-    gate = ResilientGate(inner, clock=clock)
-    with caplog.at_level(logging.INFO):
-        for inner.away in (True, True, False, False, True):
-            gate.admit(MERCHANT, "one")
-            clock.now += 2
+def test_an_outage_is_told_once_and_its_end_once() -> None:
+    """However many deliveries it met; its end says how many calls went without, and each of them is told as well."""
+    inner, clock, told = _Switched(), _Seconds(), list[Fact]()
+    gate = ResilientGate(inner, clock=clock, observers=Observers([told.append]))
+    for inner.away in (True, True, False, False, True):
+        gate.admit(MERCHANT, "one")
+        clock.now += 2
 
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "gate.away",
-        "gate.back",
-        "gate.away",
+    assert told == [
+        GateAway("away"),
+        GateBypassed(1),
+        GateBypassed(2),
+        GateBack(bypassed=2),
+        GateAway("away"),
+        GateBypassed(3),
     ]
 
 
-def test_asking_for_nobody_is_no_sign_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_asking_for_nobody_is_no_sign_that_it_is_back() -> None:
     """With nothing held the sweep has no question, and Redis is not asked."""
-    inner, clock = _Switched(), _Seconds()
-    gate = ResilientGate(inner, clock=clock)
+    inner, clock, told = _Switched(), _Seconds(), list[Fact]()
+    gate = ResilientGate(inner, clock=clock, observers=Observers([told.append]))
     inner.away = True
     gate.admit(MERCHANT, "one")
     clock.now += 2
     assert gate.offer([]) == {}
-    assert "gate.back" not in caplog.text
+    assert told == [GateAway("away"), GateBypassed(1)]
 
 
 def test_while_one_thread_tries_the_others_do_not_wait() -> None:

@@ -97,7 +97,7 @@ def test_while_it_is_open_everything_is_held(gate: Gate, clock: Clock) -> None:
     attempts(gate, Effect.FAILURE, 5)
     clock.advance(timedelta(minutes=1))
 
-    assert gate.admit(MERCHANT, "fresh") == Held(_HELD, timedelta(minutes=4))
+    assert gate.admit(MERCHANT, "fresh") == Held(_HELD)
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
     assert gate.show(MERCHANT) == Breaker(
         MERCHANT,
@@ -118,7 +118,7 @@ def test_pauses_double_with_each_failed_probe_up_to_half_an_hour(gate: Gate, clo
         assert pause
         pauses.append(pause / timedelta(minutes=1))
         clock.advance(pause - _INSTANT)
-        assert gate.admit(MERCHANT, "too early") == Held(_HELD, _INSTANT)
+        assert gate.admit(MERCHANT, "too early") == Held(_HELD)
         clock.advance(_INSTANT)
         probe = admitted(gate)
         assert probe.probe
@@ -187,7 +187,7 @@ def test_a_probe_whose_owner_is_silent_is_given_up(gate: Gate, clock: Clock) -> 
     assert gate.show(MERCHANT).probe == "first"
     clock.advance(BreakerRules().lease - _INSTANT)
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
-    assert gate.admit(MERCHANT, "second") == Held(_HELD, _INSTANT)
+    assert gate.admit(MERCHANT, "second") == Held(_HELD)
 
     clock.advance(_INSTANT)
     second = admitted(gate, "second")
@@ -205,11 +205,14 @@ def test_the_offered_probe_is_whoever_carries_its_slot(gate: Gate, clock: Clock)
     slot = offered_probe(gate)
 
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
-    assert gate.admit(MERCHANT, "fresh") == Held(_HELD, BreakerRules().slot_lease)
+    assert gate.admit(MERCHANT, "fresh") == Held(_HELD)
     assert gate.show(MERCHANT).probe is None
     assert admitted(gate, "held", slot).probe
     assert gate.show(MERCHANT).probe == "held"
-    assert gate.admit(MERCHANT, "fresh") == Held(_HELD, BreakerRules().lease)
+    clock.advance(BreakerRules().lease - _INSTANT)
+    assert gate.admit(MERCHANT, "fresh") == Held(_HELD)
+    clock.advance(_INSTANT)
+    assert admitted(gate, "fresh").probe
 
 
 def test_an_offer_that_nobody_takes_lapses(gate: Gate, clock: Clock) -> None:

@@ -115,7 +115,7 @@ def test_no_setting_has_a_name_that_kubernetes_could_set() -> None:
 def test_the_tables_of_the_next_release_stop_nobody(system: System, caplog: pytest.LogCaptureFixture) -> None:
     """Workers are replaced one by one, and a release is taken back: its tables stay, and are told in the log."""
     system.sql("UPDATE alembic_version SET version_num = 'next'")
-    schema.check(parts.database())
+    schema.check(parts.database(), parts.observers())
     assert "of a later release" in caplog.text
     assert schema.upgrade(parts.database()) == ("next", "next")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, 
 from webhooks.ledger.connecting import is_alive
 from webhooks.ledger.database import Database
 from webhooks.model import Delivery, Ladder, Message, Outcome, State
+from webhooks.observing.facts import Fact
+from webhooks.observing.observers import Observers
 from webhooks.policy.decisions import RetryAt
 
 EVENT = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
@@ -34,9 +35,16 @@ def line(database_url: str) -> Iterator[Line]:
 
 
 @pytest.fixture
-def books(line: Line) -> Iterator[Books]:
+def told() -> list[Fact]:
+    """What the way to the ledger says of itself."""
+    return []
+
+
+@pytest.fixture
+def books(line: Line, told: list[Fact]) -> Iterator[Books]:
     """The ledger at the end of that line."""
-    database = Database(line.url, connections=4, patience=timedelta(seconds=10))
+    observers = Observers([told.append])
+    database = Database(line.url, connections=4, patience=timedelta(seconds=10), observers=observers)
     yield Books(database, MultiFernet([Fernet(Fernet.generate_key())]), timedelta(days=30))
     database.dispose()
 
@@ -122,9 +130,7 @@ def test_a_release_whose_answer_was_lost_takes_no_second_batch(books: Books, lin
     assert len(books.sql("SELECT id FROM deliveries WHERE state = :held", held=State.HELD)) == 2
 
 
-def test_a_connection_that_died_while_idle_is_not_used(
-    books: Books, caplog: pytest.LogCaptureFixture, database_url: str
-) -> None:
+def test_a_connection_that_died_while_idle_is_not_used(books: Books, told: list[Fact], database_url: str) -> None:
     """It is found dead before anything is sent over it, so that even what must not run twice goes through."""
     with books.database.engine.connect() as connection:
         pooled = connection.connection.dbapi_connection
@@ -134,7 +140,7 @@ def test_a_connection_that_died_while_idle_is_not_used(
     other.dispose()
     wait_until(lambda: not is_alive(pooled), "the pooled connection has been hung up")
     books.database.rows(text("UPDATE deliveries SET turn = turn"))
-    assert "ledger.away" not in caplog.text
+    assert told == []
 
 
 def test_a_line_that_stands_still_holds_nobody_for_long(books: Books, line: Line) -> None:
@@ -202,11 +208,10 @@ def test_a_session_that_takes_no_writes_is_given_up(books: Books, database_url: 
     assert books.row().state == State.PENDING
 
 
-def test_one_outage_is_two_lines(books: Books, line: Line, caplog: pytest.LogCaptureFixture, database_url: str) -> None:
+def test_one_outage_is_told_twice(books: Books, line: Line, told: list[Fact], database_url: str) -> None:
     """However many ask meanwhile: one when it begins, and one when it is over."""
     name = books.sql("SELECT current_database()")[0][0]
     admin = Database(database_url.replace(f"/{name}", "/postgres"))
-    caplog.set_level(logging.WARNING)
     admin.rows(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
     admin.rows(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"))
     for _ in range(5):
@@ -215,7 +220,7 @@ def test_one_outage_is_two_lines(books: Books, line: Line, caplog: pytest.LogCap
     admin.rows(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
     admin.dispose()
     books.sql("SELECT 1")
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["ledger.away", "ledger.back"]
+    assert [fact.name for fact in told] == ["ledger.away", "ledger.back"]
 
 
 def test_limits_hold_for_each_statement_and_stay_nowhere(books: Books, database_url: str) -> None:

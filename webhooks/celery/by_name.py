@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
 from celery.exceptions import Ignore, Reject, Retry
 
-from webhooks import intake, parts, telemetry
+from webhooks import intake, parts
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
-
-log = logging.getLogger(__name__)
+from webhooks.observing.surroundings import EventRefused, EventWaits
 
 _WAIT = timedelta(seconds=5)
 _NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what kombu's own JSON writes in an object
@@ -42,7 +41,7 @@ def accept(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> No
     try:
         _record(task, args, kwargs)
     except (LedgerUnavailable, LedgerFault) as error:
-        log.warning("an event by name waits for the ledger: %s", error)
+        parts.observers().tell(EventWaits(str(error)))
         _keep(task, args, kwargs)
         raise waiting(str(error)) from None
     raise Ignore
@@ -59,7 +58,7 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
     except Refused as refusal:
         refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
         parts.refusals().note(refused)
-        telemetry.refused(refused)
+        parts.observers().tell(EventRefused(**asdict(refused)))
         raise
 
 

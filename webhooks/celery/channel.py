@@ -7,7 +7,6 @@ Kombu's own channel keeps a place for ever when the book can't be told that its 
 from __future__ import annotations
 
 import json
-import logging
 from queue import Empty
 from typing import Any
 
@@ -15,7 +14,8 @@ from kombu.serialization import register
 from kombu.transport import redis, virtual
 from kombu.utils.json import dumps
 
-log = logging.getLogger(__name__)
+from webhooks import parts
+from webhooks.observing.surroundings import MessageDropped, MessageUnacknowledged, MessageUnbooked
 
 _FAILED = (*redis.Transport.connection_errors, *redis.Transport.channel_errors)
 
@@ -32,7 +32,7 @@ class Places(redis.QoS):
         try:
             super().append(message, delivery_tag)
         except _FAILED as error:
-            log.warning("the broker could not book a message that was taken: %s", _in_short(error))
+            parts.observers().tell(MessageUnbooked(_in_short(error)))
             self._unbooked.add(delivery_tag)
             virtual.QoS.append(self, message, delivery_tag)
 
@@ -67,7 +67,7 @@ class Places(redis.QoS):
         try:
             tell(delivery_tag)
         except _FAILED as error:
-            log.warning("the broker could not be told that a message is done: %s", _in_short(error))
+            parts.observers().tell(MessageUnacknowledged(_in_short(error), lost_connection=False))
             self._quick_ack(delivery_tag)
         self._unbooked.discard(delivery_tag)
 
@@ -95,7 +95,7 @@ class Channel(redis.Channel):
         try:
             return super()._brpop_read(**options)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            log.error("something in the queue is no message, and was dropped: %s", type(error).__name__)  # noqa: TRY400
+            parts.observers().tell(MessageDropped(type(error).__name__))
             raise Empty from None
 
 

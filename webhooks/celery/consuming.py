@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from celery.worker.consumer import Consumer
 
-from webhooks import parts, telemetry
+from webhooks import parts
 from webhooks.celery import channel
 from webhooks.intake import RefusedEvent
-
-log = logging.getLogger(__name__)
+from webhooks.observing.surroundings import ConnectionUnclosed, EventRefused, EventUnlisted, MessageUnacknowledged
 
 _STEP_S, _LONGEST_S = 0.2, 2.0  # Celery's own waits grow to 30 s, and cannot be set
 
@@ -42,7 +41,7 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
         try:
             super().on_connection_error_after_connected(exc)
         except Exception as error:
-            log.warning("broker.away: the lost connection could not be closed in order: %s", error)
+            parts.observers().tell(ConnectionUnclosed(str(error)))
 
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
         """Acknowledge a message, or leave it to the broker when the connection it came by has been left behind."""
@@ -84,11 +83,17 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
     def _refuse(self, message: Any, why: str) -> None:
         """Drop a message, and note what it was."""
         if not message.acknowledged:
-            message.ack_log_error(log, self.connection_errors)
+            self._acknowledge(message)
         refused = RefusedEvent.of(_event_in(message), _task_id(message), why)
-        telemetry.refused(refused)
+        parts.observers().tell(EventRefused(**asdict(refused)))
         if self.task_consumer and message.channel is self.task_consumer.channel:  # remote control brings no events
             self._noting.submit(_note, refused)
+
+    def _acknowledge(self, message: Any) -> None:
+        try:
+            message.ack()
+        except self.connection_errors as error:
+            parts.observers().tell(MessageUnacknowledged(str(error), lost_connection=True))
 
 
 def _task_id(message: Any) -> str:
@@ -108,11 +113,11 @@ def _note(refused: RefusedEvent) -> None:
     try:
         parts.refusals().note(refused)
     except Exception as error:  # nobody looks at what this thread raises
-        log.warning("a refused event could not be listed: %s", error)
+        parts.observers().tell(EventUnlisted(str(error)))
 
 
 def _unless_left_behind(acknowledge: Any, *args: Any, **kwargs: Any) -> None:
     try:
         acknowledge(*args, **kwargs)
     except AttributeError as error:  # kombu looks at a closed connection; the ledger knows a copy by its turn
-        log.info("a message that came by a lost connection was not acknowledged: %s", error)
+        parts.observers().tell(MessageUnacknowledged(str(error), lost_connection=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,8 +18,7 @@ from webhooks.breakers import reset_once
 from webhooks.celery.app import app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.ledger.audit import who_is_here
-
-log = logging.getLogger(__name__)
+from webhooks.observing.surroundings import RevokeRefused
 
 
 class Control(CeleryControl):  # type: ignore[misc]
@@ -102,7 +100,7 @@ def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:
     def command(state: Any, *arguments: Any, **options: Any) -> Any:
         if state.app is not app:
             return original(state, *arguments, **options)
-        log.warning("a revoke was refused: it would stop messages, not deliveries; use: webhooks delivery cancel ID")
+        parts.observers().tell(RevokeRefused())
         return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
 
     return command

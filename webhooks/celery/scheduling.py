@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from functools import cached_property
 from socket import gethostname
@@ -10,12 +9,12 @@ from typing import Any
 
 from celery.beat import ScheduleEntry, Scheduler
 
+from webhooks import parts
 from webhooks.celery import broker
 from webhooks.celery.app import SWEEP
 from webhooks.celery.consuming import persistent
+from webhooks.observing.facts import BrokerAway, BrokerBack, BrokerUser
 from webhooks.outage import Outage
-
-log = logging.getLogger(__name__)
 
 
 class PersistentScheduler(Scheduler):  # type: ignore[misc]
@@ -54,7 +53,7 @@ class PersistentScheduler(Scheduler):  # type: ignore[misc]
             broker.note_beat(self.app, gethostname())
         except Exception as error:  # a beat that ended would be one that stands still
             if self._outage.failed():
-                log.warning("broker.away: no sweep is sent until it is back: %s", error)
+                parts.observers().tell(BrokerAway(BrokerUser.BEAT, str(error)))
         else:
             if self._outage.worked():
-                log.warning("broker.back: sweeps are sent again")
+                parts.observers().tell(BrokerBack(BrokerUser.BEAT))

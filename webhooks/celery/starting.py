@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.signals import worker_init, worker_shutting_down
@@ -10,8 +9,7 @@ from celery.signals import worker_init, worker_shutting_down
 from webhooks import parts
 from webhooks.celery.app import app, end
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
-
-log = logging.getLogger(__name__)
+from webhooks.observing.facts import LedgerAwayAtStart
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
@@ -23,11 +21,11 @@ def _check_start(sender: Any, **_: Any) -> None:
 
     try:
         parts.sender()  # reads the CA bundle and the proxy's URL
-        schema.check(parts.database())
+        schema.check(parts.database(), parts.observers())
     except (LedgerOutdated, LocalFault, SettingsError) as error:
         end(error)
     except LedgerUnavailable as error:
-        log.warning("%s; going on until it can", error)
+        parts.observers().tell(LedgerAwayAtStart(str(error)))
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -24,10 +23,9 @@ from webhooks.errors import (
     Unavailable,
 )
 from webhooks.model import Message
+from webhooks.observing import facts
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 from webhooks.settings import get_settings
-
-log = logging.getLogger(__name__)
 
 _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
 
@@ -122,11 +120,10 @@ def _attempt(message: Message) -> Decision | SetAside:
     try:
         return parts.courier().attempt(message)
     except Unavailable as error:
-        if not error.told_once:
-            log.warning("delivery %s: %s", message.id, error)
+        parts.observers().tell(facts.Interrupted(message.id, str(error), of_outage=error.told_once))
         raise by_name.waiting(str(error)) from None
     except LedgerFault as error:
-        log.error("delivery %s: %s", message.id, error)  # noqa: TRY400 - one line; the trace says no more
+        parts.observers().tell(facts.Interrupted(message.id, str(error), for_good=True))
         raise by_name.waiting(str(error)) from None
 
 
@@ -136,21 +133,23 @@ def sweep() -> None:
     try:
         parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
-        if not error.told_once:
-            log.warning("sweep: %s; the next tick tries again", error)
+        parts.observers().tell(facts.SweepStopped(str(error), of_outage=error.told_once))
     except LedgerFault as error:
-        log.error("sweep: %s; what it was about stands still until that is mended", error)  # noqa: TRY400
+        parts.observers().tell(facts.SweepStopped(str(error), for_good=True))
 
 
 @app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
     """Forget the bodies and attempts of long finished deliveries, in small batches."""
-    ends_s = time.monotonic() + _PRUNING_S
+    began_s, number = time.monotonic(), 0
     try:
-        while parts.pruning().prune() and time.monotonic() < ends_s:
-            pass
+        while (more := parts.pruning().prune()) and time.monotonic() < began_s + _PRUNING_S:
+            number += more
     except (Unavailable, LedgerFault) as error:
-        log.warning("prune: %s; it is tried again in a minute", error)
+        parts.observers().tell(facts.PruningStopped(str(error)))
+    else:
+        took = timedelta(seconds=time.monotonic() - began_s)
+        parts.observers().tell(facts.Pruned(number + more, took))
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

@@ -22,6 +22,8 @@ from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
 from webhooks.gate.values import NO_LANES, Admitted, Breaker, Busy, Held, Lanes, Offer, Report
+from webhooks.observing import facts
+from webhooks.observing.observers import NOBODY, Observers
 from webhooks.policy.breaker import BreakerRules, Effect
 
 _TIMEOUT_S = 1.0
@@ -33,7 +35,13 @@ class Gate:
     """The breakers and lanes of all endpoints. Connects when first used; threads and forked children may share it."""
 
     def __init__(
-        self, url: str, rules: BreakerRules, scripts: Mapping[str, Script] | None = None, *, namespace: str = ""
+        self,
+        url: str,
+        rules: BreakerRules,
+        scripts: Mapping[str, Script] | None = None,
+        *,
+        namespace: str = "",
+        observers: Observers = NOBODY,
     ) -> None:
         where = redis_url.read(url)
         self._redis = Redis.from_url(
@@ -48,6 +56,7 @@ class Gate:
         )
         self._scripts = scripts or compose()
         self._namespace = namespace
+        self._observers = observers
         self._rules_with = lru_cache(_LANES)(lambda lane: translate.rules_as_json(rules.with_lane(lane)))
 
     def admit(
@@ -83,6 +92,7 @@ class Gate:
     def reset(self, endpoint_id: str) -> None:
         """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
         self._run("reset", endpoint_id)
+        self._observers.tell(facts.BreakerReset(endpoint_id))
 
     def show(self, endpoint_id: str) -> Breaker:
         """Return how an endpoint stands; nothing is changed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,10 +11,11 @@ from typing import TypeVar
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.values import NO_LANES, Admitted, Busy, Held, Lanes, Offer, Release, Report
+from webhooks.observing import facts
+from webhooks.observing.observers import NOBODY, Observers
 from webhooks.outage import Outage
 from webhooks.policy.breaker import Effect
 
-_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _TRICKLE = Release(("without-the-gate",))  # a slot that no gate has granted: to one that is back it is a late one
@@ -25,16 +25,21 @@ class ResilientGate:
     """A gate that never raises GateUnavailable.
 
     While Redis is away every delivery is admitted without a lease, reports go nowhere, and what is held trickles: one
-    delivery for each endpoint and offer. An outage is logged once, and again when it is over. Between two tries one
+    delivery for each endpoint and offer. An outage is told once, and again when it is over. Between two tries one
     second passes, and only one thread tries, so that an outage costs a timeout a second and not one a delivery.
     `bypassed` counts the calls that went without an answer since this process started.
     """
 
     def __init__(
-        self, gate: Gate, pause: timedelta = timedelta(seconds=1), clock: Callable[[], float] = time.monotonic
+        self,
+        gate: Gate,
+        pause: timedelta = timedelta(seconds=1),
+        clock: Callable[[], float] = time.monotonic,
+        observers: Observers = NOBODY,
     ) -> None:
         self.bypassed = 0
         self._gate = gate
+        self._observers = observers
         self._outage = Outage(pause, clock)
         self._lock = threading.Lock()
 
@@ -70,13 +75,15 @@ class ResilientGate:
             answer = question()
         except GateUnavailable as error:
             if self._outage.failed():
-                _log.warning("gate.away: deliveries go on without breakers and lanes: %s", error)
+                self._observers.tell(facts.GateAway(str(error)))
             return self._without(otherwise)
         if self._outage.worked():
-            _log.warning("gate.back: breakers and lanes work again; calls that went without, in all: %d", self.bypassed)
+            self._observers.tell(facts.GateBack(self.bypassed))
         return answer
 
     def _without(self, otherwise: _T) -> _T:
         with self._lock:
             self.bypassed += 1
+            calls = self.bypassed
+        self._observers.tell(facts.GateBypassed(calls))
         return otherwise

@@ -12,7 +12,6 @@ from webhooks.policy.breaker import BreakerRules, BreakerState
 
 Reply = list[str]
 
-_LANE_RETRY = timedelta(seconds=1)  # the backlog moves at every report and at every tick of the sweep
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,10 +44,10 @@ def as_admission(reply: Reply) -> Admitted | Held | Busy:
             return Admitted(token)
         case ["probe", token]:
             return Admitted(token, probe=True)
-        case ["paused", retry_us]:
-            return Held(HeldFor.BREAKER, int(retry_us) * _MICROSECOND)
+        case ["paused"]:
+            return Held(HeldFor.BREAKER)
         case ["lane"]:
-            return Held(HeldFor.LANE, _LANE_RETRY)
+            return Held(HeldFor.LANE)
         case ["busy"]:
             return Busy()
         case _:

@@ -21,10 +21,9 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Not now, and nothing is spent. `retry_in` is when asking again makes sense at the earliest."""
+    """Not now, and nothing is spent."""
 
     why: HeldFor
-    retry_in: timedelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -27,10 +26,10 @@ from webhooks.ledger.connecting import (
     is_outdated,
     read_url,
 )
+from webhooks.observing.facts import LedgerAway, LedgerBack
+from webhooks.observing.observers import NOBODY, Observers
 from webhooks.outage import Outage
 from webhooks.watchdog import Watchdog
-
-log = logging.getLogger(__name__)
 
 _PATIENCE = timedelta(seconds=20)  # longer than the server's own limits: those tell more
 _AGE_S = 300  # seconds that a connection lives: then a name that has moved is looked up again
@@ -84,9 +83,12 @@ class Database:
     the server does or leaves undone; `within` sets a tighter bound.
     """
 
-    def __init__(self, url: str, *, connections: int = 10, patience: timedelta = _PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, connections: int = 10, patience: timedelta = _PATIENCE, observers: Observers = NOBODY
+    ) -> None:
         self._way = read_url(url)
         self._patience_s = patience.total_seconds()
+        self._observers = observers
         self._of_thread = threading.local()
         self._connections = connections
         self._places = threading.BoundedSemaphore(2 * connections)
@@ -234,10 +236,10 @@ class Database:
             if isinstance(fault, AnswerLost) and not may_be_done():
                 fault = LedgerUnavailable(str(fault))
             if isinstance(fault, LedgerUnavailable) and fault.told_once and self._outage.failed():
-                log.warning("ledger.away: %s", fault)
+                self._observers.tell(LedgerAway(str(fault)))
             raise fault from error
         if self._outage.worked():
-            log.warning("ledger.back: it is used again")
+            self._observers.tell(LedgerBack())
 
 
 def unlimited(connection: Connection) -> Connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
 from webhooks.ledger.database import Database, named, unlimited
-
-log = logging.getLogger(__name__)
+from webhooks.observing.facts import LedgerNewer
+from webhooks.observing.observers import NOBODY, Observers
 
 _LOCK = 0x57480001  # two upgrades at once take turns
 _TURN = "SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_try_advisory_xact_lock"
@@ -84,7 +83,7 @@ def _in_words(fault: LedgerUnavailable | LedgerFault) -> LedgerUnavailable | Led
     return fault
 
 
-def check(database: Database) -> None:
+def check(database: Database, observers: Observers = NOBODY) -> None:
     """Raise LedgerOutdated with what to do when the tables are missing or of an earlier release.
 
     Workers are replaced one by one: those of this release may be started on the tables of the next.
@@ -97,7 +96,7 @@ def check(database: Database) -> None:
         raise named(error) from error
     config = _config()
     if _is_newer(found, config):
-        log.warning("the ledger stands at revision %s, of a later release than this one", found)
+        observers.tell(LedgerNewer(str(found)))
     elif found != _head(config):
         state = "has no tables yet" if found is None else f"stands at revision {found}, not at this release's"
         raise LedgerOutdated(f"the ledger {state}; run: webhooks db upgrade")

@@ -4,11 +4,11 @@
 --   [2] delivery id
 --   [3] the slot that its message carries, or ''
 -- Returns one of
---   {'admitted', token}      go; the token is epoch:end of lease:delivery id
---   {'probe', token}         go, and the breaker moves by your report
---   {'paused', retry_in_us}  the breaker is open
---   {'lane'}                 the lane is full, or older deliveries go first
---   {'busy'}                 this very delivery is in flight
+--   {'admitted', token}  go; the token is epoch:end of lease:delivery id
+--   {'probe', token}     go, and the breaker moves by your report
+--   {'paused'}           the breaker is open
+--   {'lane'}             the lane is full, or older deliveries go first
+--   {'busy'}             this very delivery is in flight
 -- @include common
 -- @include lane
 
@@ -23,14 +23,12 @@ local function go(word)
   return { word, breaker.epoch .. ':' .. ends .. ':' .. delivery }
 end
 
--- When somebody may probe, or nil: this delivery, now.
-local function probe_due()
+local function may_probe()
   if breaker.state == 'paused' then
-    return now < breaker.ends and breaker.ends or nil
+    return now >= breaker.ends
   end
   -- In a long queue an offer may lapse before its message arrives; whichever offered message is first then probes.
-  local ends = probe_ends(breaker)
-  return ends and not (is_offer(breaker.probe) and is_offer(slot)) and ends or nil
+  return not probe_ends(breaker) or is_offer(breaker.probe) and is_offer(slot)
 end
 
 -- A released delivery takes the place that was kept for it. In a long queue that may have lapsed: then it takes the
@@ -54,7 +52,6 @@ if redis.call('ZSCORE', IN_FLIGHT, delivery) then
   return { 'busy' }
 end
 if breaker.state ~= 'working' then
-  local due = probe_due()
-  return due and { 'paused', digits(due - now) } or go('probe')
+  return may_probe() and go('probe') or { 'paused' }
 end
 return find_place() and go('admitted') or { 'lane' }

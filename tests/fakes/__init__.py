@@ -1,0 +1,1 @@
+"""The story's ports in memory; `tests/contracts` holds them against the real parts."""
