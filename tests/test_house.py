@@ -78,7 +78,7 @@ def test_compose_describes_the_whole_system() -> None:
 def test_health_checks_ask_what_can_fail(service: str, asks: str) -> None:
     """They type `webhooks health` for the node that their service starts, and show a standstill within a minute."""
     from webhooks.cli.status import health  # noqa: PLC0415
-    from webhooks.health import FRESH  # noqa: PLC0415
+    from webhooks.health.judging import FRESH  # noqa: PLC0415
 
     described = compose()["services"][service]
     check = described["healthcheck"]

@@ -12,7 +12,7 @@ from tests.system import System
 from webhooks import parts
 from webhooks.delivery import SetAside
 from webhooks.model import Message
-from webhooks.strangers import Strangers
+from webhooks.process.strangers import Strangers
 
 
 def test_one_line_a_minute_however_many_come(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from webhooks import telemetry
-from webhooks.clocks import LedgerClock, WallClock
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.gate.values import Admitted, Busy, Held, Report
@@ -23,9 +22,10 @@ from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
+from webhooks.process.clocks import LedgerClock, WallClock
+from webhooks.process.strangers import Strangers
 from webhooks.publishing import Publisher
 from webhooks.release import Release
-from webhooks.strangers import Strangers
 from webhooks.wire.request import signed_headers
 from webhooks.wire.sender import Sender
 

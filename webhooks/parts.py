@@ -23,7 +23,7 @@ from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
-from webhooks.once import once
+from webhooks.process.once import once
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings

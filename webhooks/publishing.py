@@ -9,7 +9,7 @@ from datetime import timedelta
 from webhooks.errors import BrokerUnavailable, LedgerFault, LedgerUnavailable
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Message
-from webhooks.outage import Outage
+from webhooks.process.outage import Outage
 
 log = logging.getLogger(__name__)
 

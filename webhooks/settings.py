@@ -19,11 +19,11 @@ from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from webhooks import redis_url
 from webhooks.errors import SettingsError
-from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
+from webhooks.process import redis_url
+from webhooks.process.once import once
 
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # What Kubernetes sets in every pod for a Service named webhooks or webhooks-…; WEBHOOKS_…_PORT only with such a value,

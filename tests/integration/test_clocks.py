@@ -57,7 +57,9 @@ def test_a_wrong_clock_is_said_once_until_it_was_right(
         caplog.clear()
         set_clock(seconds)
         courier.send(EVENT)
-        said.append([record.message.partition(":")[0] for record in caplog.records if record.name == "webhooks.clocks"])
+        said.append(
+            [record.message.partition(":")[0] for record in caplog.records if record.name == "webhooks.process.clocks"]
+        )
     ahead, behind = (
         f"the clock of this machine is {way} the ledger's" for way in ("400.0 s ahead of", "30.0 s behind")
     )

@@ -19,8 +19,8 @@ from webhooks.demo.stage import Stage
 from webhooks.errors import SettingsError
 from webhooks.gate.gate import Gate
 from webhooks.model import State
-from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
+from webhooks.process.once import once
 from webhooks.settings import get_settings
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}

@@ -14,8 +14,8 @@ from celery.utils.imports import cwd_in_path
 from click.core import ParameterSource
 from kombu.entity import Exchange, Queue
 
-from webhooks import redis_url
 from webhooks.errors import SettingsError, WebhooksError
+from webhooks.process import redis_url
 from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"

@@ -13,7 +13,7 @@ from celery.beat import ScheduleEntry, Scheduler
 from webhooks.celery import broker
 from webhooks.celery.app import SWEEP
 from webhooks.celery.consuming import persistent
-from webhooks.outage import Outage
+from webhooks.process.outage import Outage
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from webhooks import health as judging
 from webhooks import parts
-from webhooks.asking import Fault, Questions, ask
 from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.cli.output import as_json, print_facts, print_json, words
+from webhooks.health import judging
+from webhooks.health.asking import Fault, Questions, ask
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
 from webhooks.sweep import Queue

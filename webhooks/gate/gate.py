@@ -15,13 +15,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
-from webhooks import redis_url
 from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
 from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Report
 from webhooks.policy.breaker import BreakerRules, Effect
+from webhooks.process import redis_url
 
 _TIMEOUT_S = 1.0
 _PAGE = 500

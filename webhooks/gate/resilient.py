@@ -12,8 +12,8 @@ from typing import TypeVar
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.values import Admitted, Busy, Held, Offer, Release, Report
-from webhooks.outage import Outage
 from webhooks.policy.breaker import Effect
+from webhooks.process.outage import Outage
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

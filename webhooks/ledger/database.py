@@ -27,8 +27,8 @@ from webhooks.ledger.connecting import (
     is_outdated,
     read_url,
 )
-from webhooks.outage import Outage
-from webhooks.watchdog import Watchdog
+from webhooks.process.outage import Outage
+from webhooks.process.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 

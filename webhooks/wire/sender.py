@@ -21,7 +21,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from webhooks.errors import LocalFault
 from webhooks.model import Answer, Refusal, Silence
-from webhooks.watchdog import Watchdog
+from webhooks.process.watchdog import Watchdog
 from webhooks.wire.adapter import KEPT_BODY, GuardedAdapter
 from webhooks.wire.addresses import AddressGuard, Network, check_url
 from webhooks.wire.causes import explain

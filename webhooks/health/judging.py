@@ -9,10 +9,10 @@ from socket import gethostname
 from typing import Any
 
 from webhooks import parts
-from webhooks.asking import Fault, Questions
 from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, SWEEP, app
-from webhooks.celery.workers import Worker, look_at_workers
+from webhooks.health.asking import Fault, Questions
+from webhooks.health.workers import Worker, look_at_workers
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
 from webhooks.sweep import Queue

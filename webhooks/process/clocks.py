@@ -6,7 +6,7 @@ import logging
 import time
 from datetime import datetime, timedelta
 
-from webhooks.outage import Outage
+from webhooks.process.outage import Outage
 
 log = logging.getLogger(__name__)
 
