@@ -6,8 +6,9 @@ import threading
 from contextlib import AbstractContextManager
 from functools import partial
 
-from webhooks.celery import broker, messages
-from webhooks.celery.app import app
+from webhooks.celery import lookouts, messages
+from webhooks.celery.app import DELIVERIES, app
+from webhooks.celery.lookouts import Lookout
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
@@ -22,6 +23,7 @@ from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
 from webhooks.process.once import once
 from webhooks.publishing import Publisher
@@ -156,6 +158,12 @@ def publisher() -> Publisher:
 
 
 @once
+def lookout() -> Lookout:
+    """Return what looks at the broker's queues."""
+    return lookouts.choose(get_settings().broker_url.get_secret_value(), app, Taken(database()))
+
+
+@once
 def courier() -> Courier:
     """Return what carries this process's deliveries."""
     horizon = get_settings().horizon
@@ -182,7 +190,7 @@ def sweeper() -> Sweep:
         gate=resilient_gate(),
         publisher=publisher(),
         release=release(),
-        look_at_queue=partial(broker.look_at_queue, app),
+        look_at_queue=partial(lookout().look, DELIVERIES),
         max_queued=settings.max_queued,
         ahead=2 * settings.sweep_interval,
     )

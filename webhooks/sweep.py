@@ -24,12 +24,18 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue of the broker's: how many messages wait there, since when the oldest does, and which comes next."""
+class Sighting:
+    """How a queue of the broker's stands: how many messages wait there, since when, and which comes next.
+
+    Nothing that was published before `waits_from` waits any more; None: nothing of ours waits. `oldest` is since when
+    the oldest does, None where that can't be told. Both are moments of the ledger's clock. `next` changes when a
+    message is taken; None where there is none, or nobody can tell.
+    """
 
     depth: int
-    oldest: datetime | None  # by the ledger's clock; None where no message says
-    next: int | None = None  # its hash, to tell whether it is still the same
+    waits_from: datetime | None
+    oldest: datetime | None = None
+    next: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Sweep:
     gate: ResilientGate
     publisher: Publisher
     release: Release
-    look_at_queue: Callable[[], Queue]
+    look_at_queue: Callable[[], Sighting]
     max_queued: int
     ahead: timedelta
 
@@ -94,7 +100,7 @@ class Sweep:
         room = self.max_queued - queue.depth
         if room <= 0:
             return 0
-        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.oldest)
+        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.waits_from)
         for published, item in enumerate(due):
             if not self.publisher.publish(item.message, item.wait):
                 self.backlog.leave([later.message for later in due[published + 1 :]])

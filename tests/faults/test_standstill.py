@@ -28,7 +28,7 @@ from webhooks.health.workers import Worker
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 from webhooks.model import State
-from webhooks.sweep import Queue
+from webhooks.sweep import Sighting
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 _A_SWEEP_LATER = "UPDATE leases SET finished_at = finished_at - interval '31 seconds' WHERE name = 'sweep'"
@@ -145,11 +145,11 @@ def test_a_worker_that_takes_nothing_is_deaf(system: System, monkeypatch: pytest
 def test_who_is_deaf(quiet_s: float, before: int | None, after: int | None, deaf: bool) -> None:
     """Only who has taken nothing for a minute while the same message was the next."""
     worker = Worker([DELIVERIES], [], {DELIVERIES: timedelta(seconds=quiet_s)}, room=True)
-    nothing = Queue(0, None)
+    nothing = Sighting(0, None)
     answers = {
         "workers": {"w": worker},
-        f"queue {DELIVERIES}": Queue(1, None, before),
-        f"then {DELIVERIES}": Queue(1, None, after),
+        f"queue {DELIVERIES}": Sighting(1, None, next=before),
+        f"then {DELIVERIES}": Sighting(1, None, next=after),
         f"queue {SWEEP}": nothing,
         f"then {SWEEP}": nothing,
     }

@@ -42,6 +42,14 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
     )
 
 
+def queued_at(headers: Mapping[str, Any]) -> datetime | None:
+    """Return when our message was published, by the ledger's clock; None for somebody else's."""
+    try:
+        return datetime.fromisoformat(headers["queued_at"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def may_count_down() -> bool:
     """Whether this process has room in its memory for one more message that waits."""
     return len(worker_state.scheduled_requests) < _COUNTDOWNS

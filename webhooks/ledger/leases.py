@@ -119,7 +119,7 @@ class Lease:
 
         None also where the work was done within `rest`. Leaving the block in peace says that the work is done.
         """
-        mine = {"the_name": self._name, "the_holder": _this_process()}
+        mine = {"the_name": self._name, "the_holder": this_process()}
         taken = self._database.rows(self._take, {**mine, "the_lasts": self._lasts, "the_rest": rest}, repeatable=True)
         if not taken:
             yield None
@@ -161,9 +161,9 @@ class Pulse:
     def check_write(self, *, within: timedelta = timedelta(seconds=3)) -> None:
         """Write a row and wait for its commit. Raises LedgerUnavailable where that is refused, or takes too long."""
         with self._database.within(within):
-            self._database.rows(_WRITE, {"the_holder": _this_process()}, repeatable=True)
+            self._database.rows(_WRITE, {"the_holder": this_process()}, repeatable=True)
 
 
-def _this_process() -> str:
+def this_process() -> str:
     """Name this process and this moment: two threads, or a process that follows on another, are not the same holder."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
