@@ -160,6 +160,23 @@ def test_modules_stay_small() -> None:
     assert long == set()
 
 
+def test_one_word_is_one_thing() -> None:
+    """No two modules define a class, or a constant that others may use, by the same name."""
+    places: dict[str, list[str]] = {}
+    for path in (ROOT / "webhooks").rglob("*.py"):
+        for name in _defined(ast.parse(path.read_text(encoding="utf-8"))) - {"_T"}:
+            places.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def _defined(module: ast.Module) -> set[str]:
+    classes = {node.name for node in module.body if isinstance(node, ast.ClassDef)}
+    targets = [target for node in module.body if isinstance(node, ast.Assign) for target in node.targets]
+    targets += [node.target for node in module.body if isinstance(node, ast.AnnAssign)]
+    names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return classes | {name for name in names if name[0].isupper()}
+
+
 def test_constraints_pin_versions_only() -> None:
     """Each line of constraints.txt is a comment or name==version: no address of any index."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()

@@ -17,7 +17,7 @@ from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
 from webhooks.ledger.database import Database
-from webhooks.ledger.leases import SWEEP, Lease, Pulse
+from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
@@ -62,7 +62,7 @@ def backlog() -> Backlog:
 @once
 def sweep_lease() -> Lease:
     """Return what one sweep at a time holds."""
-    return Lease(database(), SWEEP, asking=SOMEBODY_IS_SILENT)
+    return Lease(database(), SWEEPING, asking=SOMEBODY_IS_SILENT)
 
 
 @once
@@ -192,7 +192,7 @@ def sweeper() -> Sweep:
         release=release(),
         look_at_queue=partial(lookout().look, DELIVERIES),
         max_queued=settings.max_queued,
-        ahead=2 * settings.sweep_interval,
+        ahead=settings.ahead,
     )
 
 

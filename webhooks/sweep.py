@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import Probe, Wait
-from webhooks.gate.values import Release as Slots
+from webhooks.gate.values import MayProbe, MayRelease, Wait
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.leases import Lease, Term
 from webhooks.publishing import Publisher
@@ -113,9 +112,9 @@ class Sweep:
         probes = released = 0
         for merchant_id, offer in self.gate.offer(self.backlog.held_merchants()).items():
             match offer:
-                case Probe(slot=slot):
+                case MayProbe(slot=slot):
                     probes += self.release.probe_of(merchant_id, slot)
-                case Slots(slots=slots):
+                case MayRelease(slots=slots):
                     released += self.release.next_of(merchant_id, slots)
                 case Wait():
                     pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from celery import Celery
@@ -11,15 +12,17 @@ from kombu.exceptions import KombuError
 
 from webhooks.celery.app import SWEEP
 from webhooks.errors import BrokerUnavailable
+from webhooks.settings import get_settings
 
-_SIGN_MS = 30_000  # how long a beat that falls silent is still believed; the broker's clock alone counts
+BELIEVED = timedelta(seconds=30)
+"""How long a beat that falls silent still counts as there; by the broker's clock alone."""
 
 
 def note_beat(app: Celery, host: str) -> None:
     """Leave a sign that beat lives on a host; it goes by itself. Raises BrokerUnavailable."""
     with channel_to(app) as channel:
         key = _beat_of(host)
-        channel.client.pipeline(transaction=False).hset(key, "lives", 1).pexpire(key, _SIGN_MS).execute()
+        channel.client.pipeline(transaction=False).hset(key, "lives", 1).pexpire(key, BELIEVED).execute()
 
 
 def has_beat(app: Celery, host: str) -> bool:
@@ -35,13 +38,17 @@ def _beat_of(host: str) -> str:
 @contextmanager
 def channel_to(app: Celery, *, fresh: bool = False) -> Iterator[Any]:
     """Lend a channel to the broker, on request one that nobody else uses. Raises BrokerUnavailable."""
-    with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
+    with told_apart(app), app.pool.acquire(block=True, timeout=_patience_s()) as connection:
         common = connection.default_channel  # connects first, as the transport's options say
         if not fresh:
             yield common
             return
         with connection.channel() as channel:
             yield channel
+
+
+def _patience_s() -> float:
+    return get_settings().broker_timeout.total_seconds()
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from celery.exceptions import Ignore, Reject, Retry
 
 from webhooks import intake, parts, telemetry
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
+from webhooks.policy.decisions import AFTER_OUR_FAULT
 
 log = logging.getLogger(__name__)
 
-_WAIT = timedelta(seconds=5)
 _NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what kombu's own JSON writes in an object
 _LONGEST_WHERE = 200
 
@@ -85,7 +85,7 @@ def _named(event: object, task_id: str) -> object:
 
 def _keep(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     try:
-        task.put_back(args, kwargs, _WAIT)
+        task.put_back(args, kwargs, AFTER_OUR_FAULT)
     except BrokerUnavailable as error:
         raise Reject(str(error), requeue=True) from None
 

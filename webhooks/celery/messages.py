@@ -9,10 +9,9 @@ from typing import Any
 from celery.worker import state as worker_state
 
 from webhooks.celery import broker
-from webhooks.celery.app import app
+from webhooks.celery.app import DELIVER, app
 from webhooks.model import Message
 
-DELIVER = "webhooks.deliver"
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 

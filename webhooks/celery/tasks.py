@@ -15,7 +15,7 @@ from celery.utils.threads import LocalStack
 
 from webhooks import intake, parts
 from webhooks.celery import by_name, messages
-from webhooks.celery.app import app
+from webhooks.celery.app import DELIVER, PRUNE, TICK, app
 from webhooks.delivery import SetAside
 from webhooks.errors import (
     LedgerFault,
@@ -80,7 +80,7 @@ class Deliver(Task):  # type: ignore[misc]
         if wait >= get_settings().max_age:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
-        queued = wait <= 2 * get_settings().sweep_interval and parts.publisher().may_try()
+        queued = wait <= get_settings().ahead and parts.publisher().may_try()
         message = parts.ledger().record(event, wait=wait, queued=queued)
         if message and queued:
             parts.publisher().publish(message, wait)
@@ -91,7 +91,7 @@ class Deliver(Task):  # type: ignore[misc]
         messages.send(args, self.request.id, wait, kwargs=kwargs)
 
 
-@app.task(bind=True, base=Deliver, name=messages.DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
+@app.task(bind=True, base=Deliver, name=DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
 def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
@@ -130,7 +130,7 @@ def _attempt(message: Message) -> Decision | SetAside:
         raise by_name.waiting(str(error)) from None
 
 
-@app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
+@app.task(name=TICK, send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
     """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
     try:
@@ -142,7 +142,7 @@ def sweep() -> None:
         log.error("sweep: %s; what it was about stands still until that is mended", error)  # noqa: TRY400
 
 
-@app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
+@app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
     """Forget the bodies and attempts of long finished deliveries, in small batches."""
     ends_s = time.monotonic() + _PRUNING_S

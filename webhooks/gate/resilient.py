@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Busy, Held, Offer, Release, Report
+from webhooks.gate.values import Admitted, Busy, Held, MayRelease, Offer, Report
 from webhooks.policy.breaker import Effect
-from webhooks.process.outage import Outage
+from webhooks.process.outage import PAUSE, Outage
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_TRICKLE = Release(("without-the-gate",))  # a slot that no gate has granted: to one that is back it is a late one
+_TRICKLE = MayRelease(("without-the-gate",))  # a slot that no gate has granted: to one that is back it is a late one
 
 
 class ResilientGate:
@@ -30,9 +30,7 @@ class ResilientGate:
     `bypassed` counts the calls that went without an answer since this process started.
     """
 
-    def __init__(
-        self, gate: Gate, pause: timedelta = timedelta(seconds=1), clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, gate: Gate, pause: timedelta = PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
         self.bypassed = 0
         self._gate = gate
         self._outage = Outage(pause, clock)

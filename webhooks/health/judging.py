@@ -85,7 +85,7 @@ def judge_beat(answers: Answers) -> Iterator[Fault]:
     """Name what keeps beat from its work."""
     yield from unanswered(answers)
     if answers["beat"] is False:
-        yield Fault("beat", f"none has sent a sweep from {gethostname()} for 30 s")
+        yield Fault("beat", f"none has sent a sweep from {gethostname()} for {_seconds(broker.BELIEVED)}")
 
 
 def judge_overdue(overdue: tuple[str, timedelta] | None) -> Iterator[Fault]:

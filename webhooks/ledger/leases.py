@@ -33,7 +33,7 @@ from webhooks.errors import WebhooksError
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import leases
 
-SWEEP = "sweep"
+SWEEPING = "sweep"
 _CHECK = "check"  # written by whoever wants to know whether the ledger takes writes
 
 _NOW = func.now()
@@ -153,7 +153,7 @@ class Pulse:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def last_done(self, name: str = SWEEP) -> Done:
+    def last_done(self, name: str = SWEEPING) -> Done:
         """Return when the work under a lease was last done."""
         (row,) = self._database.rows(_LAST_DONE, {"the_name": name}, repeatable=True)
         return Done(row.now, row.finished_at, row.holder)

@@ -18,8 +18,8 @@ from webhooks.ledger.database import Database, named, unlimited
 
 log = logging.getLogger(__name__)
 
-_LOCK = 0x57480001  # two upgrades at once take turns
-_TURN = (
+_UPGRADING = 0x57480001  # two upgrades at once take turns
+_ALONE = (
     "SET LOCAL lock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock"
 )
 # However long a step takes on a large table; but it must not queue behind somebody's lock, with everybody behind it.
@@ -56,7 +56,7 @@ def _taking_turns(database: Database) -> Iterator[None]:
     """Hold the upgrades' lock on a connection of its own, so that migrations may commit as often as they like."""
     with unlimited(database.engine.connect()) as connection:
         connection.execution_options(isolation_level="READ COMMITTED")
-        connection.execute(text(f"{_TURN}({_LOCK})"))
+        connection.execute(text(f"{_ALONE}({_UPGRADING})"))
         yield
         connection.rollback()
 
