@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
-from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Probe, Release, Report, Wait
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Wait
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
 
@@ -71,12 +71,12 @@ class BreakerModel:
         if self.state is BreakerState.WORKING:
             self.release = self.rules.lane if self.release is None else self.release
             slots = self._grant(now, self.rules.lane)
-            return Release(slots) if slots else Wait()
+            return MayRelease(slots) if slots else Wait()
         if self._probe_due(now, None) > now:
             return Wait()
         self.state, self.prober = BreakerState.PROBING, None
         self.offered_until = now + self.rules.slot_lease // US
-        return Probe(f"probe:{self.offered_until}")
+        return MayProbe(f"probe:{self.offered_until}")
 
     def drained(self, unused: tuple[str, ...]) -> None:
         """Nothing is held any more."""

@@ -15,7 +15,7 @@ from tests.merchant import TestCA
 from tests.system import System, settings_of
 from webhooks import parts
 from webhooks.demo.embedded import Servers
-from webhooks.once import once
+from webhooks.process.once import once
 
 # No test is timed by accident: how long an example takes is the machine's affair.
 settings.register_profile(

@@ -13,7 +13,7 @@ from celery.worker import state as worker_state
 from celery.worker.control import Panel
 
 from webhooks import app
-from webhooks.once import once
+from webhooks.process.once import once
 
 
 class _TheirWorker:

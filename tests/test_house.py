@@ -78,7 +78,7 @@ def test_compose_describes_the_whole_system() -> None:
 def test_health_checks_ask_what_can_fail(service: str, asks: str) -> None:
     """They type `webhooks health` for the node that their service starts, and show a standstill within a minute."""
     from webhooks.cli.status import health  # noqa: PLC0415
-    from webhooks.health import FRESH  # noqa: PLC0415
+    from webhooks.health.judging import FRESH  # noqa: PLC0415
 
     described = compose()["services"][service]
     check = described["healthcheck"]
@@ -158,6 +158,23 @@ def test_modules_stay_small() -> None:
     """No module is longer than 300 lines."""
     long = {path.name for path in (ROOT / "webhooks").rglob("*.py") if len(path.read_text().splitlines()) > 300}
     assert long == set()
+
+
+def test_one_word_is_one_thing() -> None:
+    """No two modules define a class, or a constant that others may use, by the same name; a port has its part's."""
+    places: dict[str, list[str]] = {}
+    for path in set((ROOT / "webhooks").rglob("*.py")) - {ROOT / "webhooks" / "ports.py"}:
+        for name in _defined(ast.parse(path.read_text(encoding="utf-8"))) - {"_T"}:
+            places.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def _defined(module: ast.Module) -> set[str]:
+    classes = {node.name for node in module.body if isinstance(node, ast.ClassDef)}
+    targets = [target for node in module.body if isinstance(node, ast.Assign) for target in node.targets]
+    targets += [node.target for node in module.body if isinstance(node, ast.AnnAssign)]
+    names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return classes | {name for name in names if name[0].isupper()}
 
 
 def test_constraints_pin_versions_only() -> None:

@@ -34,6 +34,15 @@ def run(blocks: Sequence[str] = BLOCKS) -> str:
     return printed.getvalue()
 
 
+def test_the_map_names_every_module_and_room_once() -> None:
+    """Whatever stands at the top of the package, but for its `__init__` and `__main__`."""
+    package = Path(webhooks.__file__).parent
+    there = [f"{path.stem}.py" for path in package.glob("[!_]*.py")]
+    there += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    (drawn,) = re.findall(r"^## The map$(.*?)^## ", README, re.MULTILINE | re.DOTALL)
+    assert sorted(re.findall(r"`(?:webhooks/)?(\w+(?:\.py|/))`", drawn)) == sorted(there)
+
+
 def test_a_producers_lines_accept_one_event_however_often_they_run(system: System) -> None:
     """Both ways of accepting name the same event by the producer's own key, so a second run sends nothing new."""
     assert [run(), run()] == ["", ""]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kombu.utils.url import parse_url as as_kombu_reads
 from redis.connection import parse_url as as_redis_reads
 
-from webhooks.redis_url import read
+from webhooks.process.redis_url import read
 
 VERIFIED = {"ssl_cert_reqs": "required"}
 

@@ -12,10 +12,10 @@ from tests.fakes.ledger import SECRET
 from tests.fakes.stage import Stage
 from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED, SetAside
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable, LocalFault
-from webhooks.gate.values import Admitted, Probe
+from webhooks.gate.values import Admitted, MayProbe
 from webhooks.model import Answer, HeldFor, Ladder, Outcome, Reason, Refusal, Silence, State
 from webhooks.observing import facts
-from webhooks.observing.facts import Attempted, BreakerClosed, BreakerOpened, Finished, Held
+from webhooks.observing.facts import Attempted, BreakerClosed, BreakerOpened, DeliveryHeld, Finished
 from webhooks.observing.surroundings import ClockWrong, StrangersMet
 from webhooks.policy.breaker import Effect
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Delivered, Failed, RetryAt
@@ -56,7 +56,7 @@ def test_held_by_the_breaker(stage: Stage) -> None:
     stage.open_breaker()
     assert stage.attempt() == SetAside(HeldFor.BREAKER)
     assert (stage.row.state, stage.row.held_for, stage.row.number) == (State.HELD, HeldFor.BREAKER, 0)
-    assert (stage.sender.posts, stage.told) == ([], [Held(*NAMES, HeldFor.BREAKER)])
+    assert (stage.sender.posts, stage.told) == ([], [DeliveryHeld(*NAMES, HeldFor.BREAKER)])
 
 
 def test_held_by_the_lane(stage: Stage) -> None:
@@ -64,7 +64,7 @@ def test_held_by_the_lane(stage: Stage) -> None:
     for number in range(10):
         stage.gate.admit("acme", f"other-{number}")
     assert stage.attempt() == SetAside(HeldFor.LANE)
-    assert (stage.row.held_for, stage.told) == (HeldFor.LANE, [Held(*NAMES, HeldFor.LANE)])
+    assert (stage.row.held_for, stage.told) == (HeldFor.LANE, [DeliveryHeld(*NAMES, HeldFor.LANE)])
 
 
 def test_held_but_stale(stage: Stage) -> None:
@@ -109,7 +109,7 @@ def test_held_by_the_ledger(stage: Stage, why: HeldFor) -> None:
         stage.ledger.paused.add("acme")
     assert stage.attempt() == SetAside(why)
     assert (stage.row.held_for, stage.in_flight, stage.gate.reported) == (why, 0, [Effect.NOTHING])
-    assert (stage.told, stage.sender.posts) == ([Held(*NAMES, why)], [])
+    assert (stage.told, stage.sender.posts) == ([DeliveryHeld(*NAMES, why)], [])
 
 
 def test_its_endpoint_was_removed(stage: Stage) -> None:
@@ -293,7 +293,7 @@ def test_a_probe_that_is_answered_closes_the_breaker_and_lets_the_next_go(stage:
     stage.open_breaker()
     stage.clock.advance(timedelta(minutes=5))
     offer = stage.gate.offer(["acme"])["acme"]
-    assert isinstance(offer, Probe)
+    assert isinstance(offer, MayProbe)
     assert stage.attempt(replace(stage.message, slot=offer.slot)) == Delivered()
     assert (stage.row.attempts[1].probe, stage.told[0]) == (True, BreakerClosed("acme", "acme"))
     ((merchant_id, slots),) = stage.release.released

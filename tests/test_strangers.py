@@ -15,7 +15,7 @@ from webhooks.model import Message
 from webhooks.observing.facts import Fact
 from webhooks.observing.observers import Observers
 from webhooks.observing.surroundings import StrangersMet
-from webhooks.strangers import Strangers
+from webhooks.process.strangers import Strangers
 
 
 def test_they_are_told_once_a_minute_however_many_come() -> None:

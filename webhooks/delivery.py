@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from webhooks.clocks import Clock, LedgerClock, WallClock
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.values import Admitted, Busy, Held, Report
 from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
@@ -22,7 +21,8 @@ from webhooks.policy.breaker import Effect, effect_of
 from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
 from webhooks.policy.ladders import Ladders
 from webhooks.ports import Gate, Ledger, Publisher, Release, Sender, Stopping
-from webhooks.strangers import Strangers
+from webhooks.process.clocks import Clock, LedgerClock, WallClock
+from webhooks.process.strangers import Strangers
 from webhooks.wire.request import signed_headers
 
 SENT_TWICE = "sent twice: a kept connection closed without an answer"
@@ -99,7 +99,7 @@ class Courier:
     def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
         if not self.ledger.hold(message, held_for):
             return SetAside(None)
-        self.observers.tell(facts.Held.of(message, held_for))
+        self.observers.tell(facts.DeliveryHeld.of(message, held_for))
         return SetAside(held_for)
 
     def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:

@@ -6,9 +6,9 @@ import threading
 from contextlib import AbstractContextManager
 from functools import partial
 
-from webhooks.celery import broker, messages
-from webhooks.celery.app import app
-from webhooks.clocks import WallClock
+from webhooks.celery import lookouts, messages
+from webhooks.celery.app import DELIVERIES, app
+from webhooks.celery.lookouts import Lookout
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
@@ -18,19 +18,21 @@ from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
 from webhooks.ledger.database import Database
 from webhooks.ledger.endpoints import Endpoints
-from webhooks.ledger.leases import SWEEP, Lease, Pulse
+from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
 from webhooks.observing import log
 from webhooks.observing.observers import Observers
-from webhooks.once import once
+from webhooks.process.clocks import WallClock
+from webhooks.process.once import once
+from webhooks.process.strangers import Strangers
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings
-from webhooks.strangers import Strangers
 from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
@@ -70,7 +72,7 @@ def backlog() -> Backlog:
 @once
 def sweep_lease() -> Lease:
     """Return what one sweep at a time holds."""
-    return Lease(database(), SWEEP, asking=SOMEBODY_IS_SILENT)
+    return Lease(database(), SWEEPING, asking=SOMEBODY_IS_SILENT)
 
 
 @once
@@ -166,6 +168,12 @@ def publisher() -> Publisher:
 
 
 @once
+def lookout() -> Lookout:
+    """Return what looks at the broker's queues."""
+    return lookouts.choose(get_settings().broker_url.get_secret_value(), app, Taken(database()))
+
+
+@once
 def courier() -> Courier:
     """Return what carries this process's deliveries."""
     horizon = get_settings().horizon
@@ -195,9 +203,9 @@ def sweeper() -> Sweep:
         gate=resilient_gate(),
         publisher=publisher(),
         release=release(),
-        look_at_queue=partial(broker.look_at_queue, app),
+        look_at_queue=partial(lookout().look, DELIVERIES),
         max_queued=settings.max_queued,
-        ahead=2 * settings.sweep_interval,
+        ahead=settings.ahead,
         observers=observers(),
     )
 

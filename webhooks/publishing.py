@@ -10,7 +10,7 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.model import Message
 from webhooks.observing import facts, surroundings
 from webhooks.observing.observers import NOBODY, Observers
-from webhooks.outage import Outage
+from webhooks.observing.outage import Outage
 
 
 class Publisher:

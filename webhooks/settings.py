@@ -19,11 +19,13 @@ from cryptography.fernet import Fernet, MultiFernet
 from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from webhooks import redis_url
 from webhooks.errors import SettingsError
-from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
-from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
+from webhooks.policy.ladders import Ladders
+from webhooks.process import redis_url
+from webhooks.process.once import once
+
+_BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
 
 _UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # What Kubernetes sets in every pod for a Service named webhooks or webhooks-…; WEBHOOKS_…_PORT only with such a value,
@@ -90,19 +92,19 @@ class Settings(BaseSettings):
     proxy_url: SecretStr | None = None
 
     # the ladders and ages
-    fast_waits: Durations = FAST_WAITS
-    slow_waits: Durations = SLOW_WAITS
-    slow_ceiling: Duration = timedelta(hours=48)
-    retry_after_cap: Duration = timedelta(hours=1)
+    fast_waits: Durations = _LADDERS.fast_waits
+    slow_waits: Durations = _LADDERS.slow_waits
+    slow_ceiling: Duration = _LADDERS.slow_ceiling
+    retry_after_cap: Duration = _LADDERS.retry_after_cap
     max_age: Duration = timedelta(days=30)
 
     # the breaker and the lane
-    breaker_window: Duration = timedelta(minutes=5)
-    breaker_min_attempts: int = Field(5, ge=1)
-    breaker_failure_percent: int = Field(80, ge=1, le=100)
-    breaker_pause: Duration = timedelta(minutes=5)
-    breaker_max_pause: Duration = timedelta(minutes=30)
-    lane: int = Field(10, ge=1, le=1000)
+    breaker_window: Duration = _BREAKER.window
+    breaker_min_attempts: int = Field(_BREAKER.min_attempts, ge=1)
+    breaker_failure_percent: int = Field(_BREAKER.failure_percent, ge=1, le=100)
+    breaker_pause: Duration = _BREAKER.pause
+    breaker_max_pause: Duration = _BREAKER.max_pause
+    lane: int = Field(_BREAKER.lane, ge=1, le=1000)
 
     # how long finished deliveries keep their bodies and attempts
     keep_delivered: Duration = timedelta(days=30)
@@ -171,6 +173,11 @@ class Settings(BaseSettings):
         return self.deadline + self.lease_margin
 
     @property
+    def ahead(self) -> timedelta:
+        """How long before its due time a delivery is published: so near, that the next tick could come too late."""
+        return 2 * self.sweep_interval
+
+    @property
     def cipher(self) -> MultiFernet:
         """What encrypts merchants' secrets at rest: the first key writes, every key reads."""
         return _cipher(self.secrets_key)
@@ -178,7 +185,7 @@ class Settings(BaseSettings):
     @property
     def ladders(self) -> Ladders:
         """The numbers of the ladders."""
-        return Ladders(self.fast_waits, self.slow_waits, self.slow_ceiling, self.retry_after_cap, self.max_age)
+        return Ladders(self.fast_waits, self.slow_waits, self.slow_ceiling, self.retry_after_cap)
 
     @property
     def breaker(self) -> BreakerRules:

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import Probe, Wait
-from webhooks.gate.values import Release as Slots
+from webhooks.gate.values import MayProbe, MayRelease, Wait
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.leases import Lease, Term
 from webhooks.observing.facts import Swept
@@ -27,12 +26,18 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue of the broker's: how many messages wait there, since when the oldest does, and which comes next."""
+class Sighting:
+    """How a queue of the broker's stands: how many messages wait there, since when, and which comes next.
+
+    Nothing that was published before `waits_from` waits any more; None: nothing of ours waits. `oldest` is since when
+    the oldest does, None where that can't be told. Both are moments of the ledger's clock. `next` changes when a
+    message is taken; None where there is none, or nobody can tell.
+    """
 
     depth: int
-    oldest: datetime | None  # by the ledger's clock; None where no message says
-    next: int | None = None  # its hash, to tell whether it is still the same
+    waits_from: datetime | None
+    oldest: datetime | None = None
+    next: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Sweep:
     gate: ResilientGate
     publisher: Publisher
     release: Release
-    look_at_queue: Callable[[], Queue]
+    look_at_queue: Callable[[], Sighting]
     max_queued: int
     ahead: timedelta
     observers: Observers
@@ -93,7 +98,7 @@ class Sweep:
         room = self.max_queued - queue.depth
         if room <= 0:
             return 0
-        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.oldest)
+        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.waits_from)
         for published, item in enumerate(due):
             if not self.publisher.publish(item.message, item.wait):
                 self.backlog.leave([later.message for later in due[published + 1 :]])
@@ -108,9 +113,9 @@ class Sweep:
         ended = self.backlog.end_removed(held.removed) if held.removed else 0
         for endpoint_id, offer in self.gate.offer(held.lanes, held.lanes).items():
             match offer:
-                case Probe(slot=slot):
+                case MayProbe(slot=slot):
                     probes += self.release.probe_of(endpoint_id, slot)
-                case Slots(slots=slots):
+                case MayRelease(slots=slots):
                     released += self.release.next_of(endpoint_id, slots)
                 case Wait():
                     pass

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contracts.benches import GateBench, admitted, attempts
-from webhooks.gate.values import Admitted, Busy, Held, Probe, Release, Report, Wait
+from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Report, Wait
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, Effect
 
@@ -124,7 +124,7 @@ def test_the_offered_probe_passes_by_its_slot(gate_bench: GateBench) -> None:
     attempts(gate_bench, Effect.FAILURE, 5)
     gate_bench.advance(RULES.pause)
     offer = gate_bench.gate.offer(["shop"])["shop"]
-    assert isinstance(offer, Probe)
+    assert isinstance(offer, MayProbe)
     assert gate_bench.gate.offer(["shop"]) == {"shop": Wait()}
     assert gate_bench.gate.admit("shop", "fresh") == HELD
     assert admitted(gate_bench, "held", slot=offer.slot).probe
@@ -133,7 +133,7 @@ def test_the_offered_probe_passes_by_its_slot(gate_bench: GateBench) -> None:
 def test_what_is_offered_passes_by_its_slot(gate_bench: GateBench) -> None:
     """A working endpoint's backlog goes as its lane has room, and fresh ones wait behind it."""
     offer = gate_bench.gate.offer(["shop"])["shop"]
-    assert isinstance(offer, Release)
+    assert isinstance(offer, MayRelease)
     assert len(offer.slots) == RULES.lane
     assert gate_bench.gate.admit("shop", "fresh") == Held(HeldFor.LANE)
     assert not admitted(gate_bench, "held", slot=offer.slots[0]).probe

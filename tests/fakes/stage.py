@@ -10,7 +10,6 @@ from tests.fakes.gate import FakeGate
 from tests.fakes.ledger import FakeLedger, Row
 from tests.fakes.publisher import FakePublisher, FakeRelease
 from tests.fakes.sender import FakeSender
-from webhooks.clocks import WallClock
 from webhooks.delivery import Courier, SetAside
 from webhooks.gate.values import Admitted
 from webhooks.model import Message
@@ -19,7 +18,8 @@ from webhooks.observing.observers import Observers
 from webhooks.policy.breaker import BreakerRules, Effect
 from webhooks.policy.decisions import Decision
 from webhooks.policy.ladders import Ladders
-from webhooks.strangers import Strangers
+from webhooks.process.clocks import WallClock
+from webhooks.process.strangers import Strangers
 
 HORIZON = timedelta(minutes=10)
 SLOWEST_CLAIM = timedelta(seconds=5)

@@ -16,18 +16,19 @@ from sqlalchemy import text
 
 from tests import command
 from tests.system import System
-from webhooks import app, deliver, health, parts
-from webhooks.asking import Fault, Questions, ask
-from webhooks.celery import broker, workers
+from webhooks import app, deliver, parts
+from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.celery.scheduling import PersistentScheduler
-from webhooks.celery.workers import Worker
 from webhooks.demo.embedded import PostgresServer
 from webhooks.errors import AnswerLost, BrokerUnavailable
+from webhooks.health import judging, workers
+from webhooks.health.asking import Fault, Questions, ask
+from webhooks.health.workers import Worker
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
 from webhooks.model import State
-from webhooks.sweep import Queue
+from webhooks.sweep import Sighting
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 _A_SWEEP_LATER = "UPDATE leases SET finished_at = finished_at - interval '31 seconds' WHERE name = 'sweep'"
@@ -119,7 +120,7 @@ def test_beat_that_is_gone_is_seen(system: System) -> None:
 
 def test_a_worker_that_takes_nothing_is_deaf(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers and says that it takes from its queue; but its only place is not free, and messages wait."""
-    monkeypatch.setattr(health, "QUIET", timedelta(seconds=0.5))
+    monkeypatch.setattr(judging, "QUIET", timedelta(seconds=0.5))
     system.stage.worker("sweep", "-Q", "sweep", "-c", "1")
     app.control.rate_limit("webhooks.sweep", "1/h", reply=True)
     for _ in range(4):
@@ -144,15 +145,15 @@ def test_a_worker_that_takes_nothing_is_deaf(system: System, monkeypatch: pytest
 def test_who_is_deaf(quiet_s: float, before: int | None, after: int | None, deaf: bool) -> None:
     """Only who has taken nothing for a minute while the same message was the next."""
     worker = Worker([DELIVERIES], [], {DELIVERIES: timedelta(seconds=quiet_s)}, room=True)
-    nothing = Queue(0, None)
+    nothing = Sighting(0, None)
     answers = {
         "workers": {"w": worker},
-        f"queue {DELIVERIES}": Queue(1, None, before),
-        f"then {DELIVERIES}": Queue(1, None, after),
+        f"queue {DELIVERIES}": Sighting(1, None, next=before),
+        f"then {DELIVERIES}": Sighting(1, None, next=after),
         f"queue {SWEEP}": nothing,
         f"then {SWEEP}": nothing,
     }
-    assert bool(list(health.judge_worker(answers, "w"))) is deaf
+    assert bool(list(judging.judge_worker(answers, "w"))) is deaf
 
 
 def test_a_part_that_is_silent_keeps_no_answer_back() -> None:
@@ -173,7 +174,7 @@ def test_a_part_that_is_silent_keeps_no_answer_back() -> None:
     assert answers["writes"] == Fault("ledger", "it has not answered within 0.3 s")
     assert answers["queue"] == answers["workers"] == Fault("broker", "the broker cannot be reached")
     assert answers["beat"] == Fault("beat", "ZeroDivisionError: division by zero")
-    assert len(list(health.unanswered(answers))) == 3
+    assert len(list(judging.unanswered(answers))) == 3
     for_ever.set()
 
 

@@ -22,7 +22,7 @@ from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
-from webhooks.gate.values import Probe, Release
+from webhooks.gate.values import MayProbe, MayRelease
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import State
@@ -123,7 +123,7 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
         system.merchant(merchant_id)
         hold_rows(system, merchant_id, 1)
     monkeypatch.setattr(
-        parts.gate(), "offer", lambda _ids, _lanes: {"first": Probe("probe:1"), "second": Release(("slot:1",))}
+        parts.gate(), "offer", lambda _ids, _lanes: {"first": MayProbe("probe:1"), "second": MayRelease(("slot:1",))}
     )
 
     def refuse(_self: Backlog, _merchant_id: str) -> NoReturn:

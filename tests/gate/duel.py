@@ -9,7 +9,7 @@ from typing import TypeVar
 from tests.breaker_model import US, BreakerModel
 from tests.gate.clock import START_US
 from tests.gate.watched import Watched
-from webhooks.gate.values import Admitted, Busy, Held, Offer, Probe, Release
+from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Offer
 from webhooks.policy.breaker import BreakerRules, Effect
 
 # Small numbers, so that a short walk meets every corner; no time below is ever waited for.
@@ -80,9 +80,9 @@ class Duel:
             self._gate.offer([self.merchant_id])[self.merchant_id], self.model.offer(now), "offer"
         )
         match offer:
-            case Probe(slot):
+            case MayProbe(slot):
                 self.slots.append(slot)
-            case Release(slots):
+            case MayRelease(slots):
                 self.slots.extend(slots)
             case _:
                 pass

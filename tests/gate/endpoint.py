@@ -10,7 +10,7 @@ from tests.breaker_model import US
 from tests.gate.clock import Clock
 from tests.gate.script import MERCHANT
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Release
+from webhooks.gate.values import Admitted, MayRelease
 from webhooks.policy.breaker import Effect
 
 _TICK_US = timedelta(seconds=1) // US
@@ -48,7 +48,7 @@ class Endpoint:
 
     def _sweep(self) -> None:
         offer = self._gate.offer([MERCHANT])[MERCHANT] if self._held else None
-        if isinstance(offer, Release):
+        if isinstance(offer, MayRelease):
             self._release(offer.slots)
 
     def _release(self, slots: tuple[str, ...]) -> None:

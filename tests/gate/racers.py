@@ -7,7 +7,7 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Probe
+from webhooks.gate.values import Admitted, MayProbe
 from webhooks.policy.breaker import BreakerRules
 
 
@@ -21,7 +21,7 @@ def race(me: int, redis_url: str, rules: BreakerRules, rounds: int, start: Barri
     for number in range(rounds):
         start.wait()
         if me % 2:
-            got = isinstance(gate.offer([f"merchant-{number}"])[f"merchant-{number}"], Probe)
+            got = isinstance(gate.offer([f"merchant-{number}"])[f"merchant-{number}"], MayProbe)
         else:
             answer = gate.admit(f"merchant-{number}", f"delivery-{me}")
             got = isinstance(answer, Admitted) and answer.probe

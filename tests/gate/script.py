@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Probe, Release, Report
+from webhooks.gate.values import Admitted, MayProbe, MayRelease, Report
 from webhooks.policy.breaker import Effect
 
 MERCHANT = "shop"
@@ -27,12 +27,12 @@ def attempts(gate: Gate, effect: Effect, times: int = 1, merchant: str = MERCHAN
 def offered_probe(gate: Gate, merchant: str = MERCHANT) -> str:
     """Return the slot of the probe that the gate offers."""
     offer = gate.offer([merchant])[merchant]
-    assert isinstance(offer, Probe), offer
+    assert isinstance(offer, MayProbe), offer
     return offer.slot
 
 
 def released(gate: Gate, merchant: str = MERCHANT) -> tuple[str, ...]:
     """Return the slots that the gate offers."""
     offer = gate.offer([merchant])[merchant]
-    assert isinstance(offer, Release), offer
+    assert isinstance(offer, MayRelease), offer
     return offer.slots

@@ -18,7 +18,7 @@ from webhooks.gate.gate import Gate
 from webhooks.gate.keys import keys_of
 from webhooks.gate.scripts import compose
 from webhooks.gate.translate import rules_as_json
-from webhooks.gate.values import Admitted, Breaker, Probe, Report, Wait
+from webhooks.gate.values import Admitted, Breaker, MayProbe, Report, Wait
 from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
 
 _RULES = BreakerRules()
@@ -193,7 +193,7 @@ def test_the_offer_of_a_probe_is_made_once(gate: Gate, clock: Clock) -> None:
     attempts(gate, Effect.FAILURE, 5)
     clock.advance(_RULES.pause)
 
-    assert isinstance(gate.offer([MERCHANT, MERCHANT])[MERCHANT], Probe)
+    assert isinstance(gate.offer([MERCHANT, MERCHANT])[MERCHANT], MayProbe)
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
 
 

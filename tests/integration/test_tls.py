@@ -15,8 +15,8 @@ from tests.merchant import TestCA
 from tests.system import System
 from tests.tls import TlsFront
 from webhooks import deliver
-from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, Loader
+from webhooks.celery.lookouts import Peeking
 from webhooks.errors import BrokerUnavailable, GateUnavailable, SettingsError
 from webhooks.gate.gate import Gate
 from webhooks.model import State
@@ -41,7 +41,7 @@ def ask_both(system: System, url: str) -> tuple[str, str]:
     with Celery("fresh", loader=Loader, set_as_current=False) as fresh:
         return (
             complaint(lambda: Gate(get_settings().gate_url, BreakerRules()).show("acme")),
-            complaint(lambda: broker.look_at_queue(fresh)),
+            complaint(lambda: Peeking(fresh).look(DELIVERIES)),
         )
 
 

@@ -13,14 +13,14 @@ from redis import Redis
 from tests.forks import Fork
 from tests.system import System
 from webhooks import parts
-from webhooks.celery import broker
-from webhooks.celery.app import Loader
+from webhooks.celery.app import DELIVERIES, Loader
+from webhooks.celery.lookouts import Peeking
 from webhooks.demo.stage import Stage
 from webhooks.errors import SettingsError
 from webhooks.gate.gate import Gate
 from webhooks.model import State
-from webhooks.once import once
 from webhooks.policy.breaker import BreakerRules
+from webhooks.process.once import once
 from webhooks.settings import get_settings
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -98,7 +98,7 @@ def test_the_queue_is_looked_at_in_its_namespace(system: System) -> None:
     system.set(namespace=NAME)
     with app_of_now() as app:
         app.send_task("webhooks.deliver", args=[EVENT], headers={"queued_at": "2026-01-31T00:00:00+00:00"})
-        found = broker.look_at_queue(app)
+        found = Peeking(app).look(DELIVERIES)
         assert (found.depth, str(found.oldest)) == (1, "2026-01-31 00:00:00+00:00")
         assert set(system.redis().keys()) == {f"{NAME}:deliveries", *system.redis().keys(f"{NAME}:_kombu.*")}
 

@@ -64,7 +64,7 @@ LINES = [
         ),
     ),
     (
-        facts.Held(*NAMES, HeldFor.LANE),
+        facts.DeliveryHeld(*NAMES, HeldFor.LANE),
         DEBUG,
         'delivery.held {"id": "evt-1", "merchant": "acme", "type": "refund.completed", "held_for": "lane"}',
     ),

@@ -80,4 +80,4 @@ def test_a_tick_of_the_sweep_is_told(system: System, monkeypatch: pytest.MonkeyP
     assert swept.took.total_seconds() > 0
     assert parts.sweeper().tick(rest=swept.took * 1000) == facts.Swept()
     names = "evt-1", "acme", "acme", "kyc.status_changed"
-    assert told == [facts.Held(*names, HeldFor.ADDRESS), facts.Released(*names, probe=False), swept]
+    assert told == [facts.DeliveryHeld(*names, HeldFor.ADDRESS), facts.Released(*names, probe=False), swept]

@@ -15,7 +15,7 @@ from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS, Ladders
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
 RULES = Ladders()
-MONEY = Budgets(money=True, expires_at=START + RULES.max_age)
+MONEY = Budgets(money=True, expires_at=START + timedelta(days=30))
 PLAIN = replace(MONEY, money=False)
 
 Result = Answer | Silence | Refusal

@@ -27,8 +27,8 @@ from webhooks.celery.app import app, celery_settings
 from webhooks.demo.embedded import Servers
 from webhooks.demo.stage import wait_until
 from webhooks.ledger.tables import metadata
-from webhooks.once import once
 from webhooks.policy.breaker import BreakerState
+from webhooks.process.once import once
 from webhooks.settings import get_settings
 
 BUSY = Reply(503, headers=[("Retry-After", "3")])

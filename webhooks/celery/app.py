@@ -14,12 +14,13 @@ from celery.utils.imports import cwd_in_path
 from click.core import ParameterSource
 from kombu.entity import Exchange, Queue
 
-from webhooks import redis_url
 from webhooks.errors import SettingsError, WebhooksError
+from webhooks.process import redis_url
 from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
+DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
@@ -45,8 +46,8 @@ def _required(settings: Settings) -> dict[str, Any]:
         "task_default_queue": DELIVERIES,
         "task_queues": [_queue(DELIVERIES), _queue(SWEEP)],
         "task_routes": {  # they never wait behind deliveries
-            "webhooks.sweep": {"queue": SWEEP},
-            "webhooks.prune": {"queue": SWEEP},
+            TICK: {"queue": SWEEP},
+            PRUNE: {"queue": SWEEP},
         },
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
@@ -78,8 +79,8 @@ def _required(settings: Settings) -> dict[str, Any]:
         "beat_scheduler": "webhooks.celery.scheduling:PersistentScheduler",
         "beat_max_loop_interval": tick,
         "beat_schedule": {
-            "sweep": {"task": "webhooks.sweep", "schedule": tick},
-            "prune": {"task": "webhooks.prune", "schedule": 60},
+            "sweep": {"task": TICK, "schedule": tick},
+            "prune": {"task": PRUNE, "schedule": 60},
         },
     }
 

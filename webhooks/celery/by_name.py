@@ -12,8 +12,8 @@ from celery.exceptions import Ignore, Reject, Retry
 from webhooks import intake, parts
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
 from webhooks.observing.surroundings import EventRefused, EventWaits
+from webhooks.policy.decisions import AFTER_OUR_FAULT
 
-_WAIT = timedelta(seconds=5)
 _NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what kombu's own JSON writes in an object
 _LONGEST_WHERE = 200
 
@@ -84,7 +84,7 @@ def _named(event: object, task_id: str) -> object:
 
 def _keep(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     try:
-        task.put_back(args, kwargs, _WAIT)
+        task.put_back(args, kwargs, AFTER_OUR_FAULT)
     except BrokerUnavailable as error:
         raise Reject(str(error), requeue=True) from None
 

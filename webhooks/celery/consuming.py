@@ -11,6 +11,7 @@ from celery.worker.consumer import Consumer
 
 from webhooks import parts
 from webhooks.celery import channel
+from webhooks.celery.app import DELIVER
 from webhooks.intake import RefusedEvent
 from webhooks.observing.surroundings import ConnectionUnclosed, EventRefused, EventUnlisted, MessageUnacknowledged
 
@@ -76,7 +77,7 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
     def on_unknown_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002
         """Refuse a message whose task is not ours: most likely its name was mistyped."""
         name = str(exc.args[0])[:100]
-        self._refuse(message, f"there is no task {name!r}; events go to 'webhooks.deliver'")
+        self._refuse(message, f"there is no task {name!r}; events go to {DELIVER!r}")
         if self.event_dispatcher:
             self.event_dispatcher.send("task-failed", uuid=_task_id(message), exception=f"NotRegistered({name!r})")
 

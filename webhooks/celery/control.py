@@ -15,6 +15,7 @@ from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
 from webhooks.breakers import reset_once
+from webhooks.celery import messages
 from webhooks.celery.app import app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.ledger.audit import who_is_here
@@ -82,7 +83,11 @@ def _note_start(sender: Any, **_: Any) -> None:
 
 @task_received.connect  # type: ignore[untyped-decorator]
 def _note_message(request: Any, **_: Any) -> None:
-    _took_s[request.delivery_info["routing_key"]] = time.monotonic()
+    queue = request.delivery_info["routing_key"]
+    _took_s[queue] = time.monotonic()
+    queued_at = messages.queued_at(request.message.headers)
+    if queued_at is not None:
+        parts.lookout().took(queue, queued_at)
 
 
 @control_command(args=[("merchant_id", str), ("who", str)], signature="MERCHANT [WHO]")  # type: ignore[untyped-decorator]

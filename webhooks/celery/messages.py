@@ -9,10 +9,9 @@ from typing import Any
 from celery.worker import state as worker_state
 
 from webhooks.celery import broker
-from webhooks.celery.app import app
+from webhooks.celery.app import DELIVER, app
 from webhooks.model import Message
 
-DELIVER = "webhooks.deliver"
 _COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
@@ -43,6 +42,14 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
         slot=headers.get("slot"),
         lane=headers.get("lane"),
     )
+
+
+def queued_at(headers: Mapping[str, Any]) -> datetime | None:
+    """Return when our message was published, by the ledger's clock; None for somebody else's."""
+    try:
+        return datetime.fromisoformat(headers["queued_at"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def may_count_down() -> bool:

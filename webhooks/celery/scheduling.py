@@ -14,7 +14,7 @@ from webhooks.celery import broker
 from webhooks.celery.app import SWEEP
 from webhooks.celery.consuming import persistent
 from webhooks.observing.facts import BrokerAway, BrokerBack, BrokerUser
-from webhooks.outage import Outage
+from webhooks.observing.outage import Outage
 
 
 class PersistentScheduler(Scheduler):  # type: ignore[misc]
@@ -48,7 +48,7 @@ class PersistentScheduler(Scheduler):  # type: ignore[misc]
         One that waits does the same work. Having old ones expire would compare two hosts' clocks instead.
         """
         try:
-            if not broker.is_waiting(self.app, SWEEP, entry.task):
+            if not parts.lookout().is_waiting(SWEEP, entry.task):
                 self.apply_async(entry, producer=producer, advance=False)
             broker.note_beat(self.app, gethostname())
         except Exception as error:  # a beat that ended would be one that stands still

@@ -14,7 +14,7 @@ from celery.utils.threads import LocalStack
 
 from webhooks import intake, parts
 from webhooks.celery import by_name, messages
-from webhooks.celery.app import app
+from webhooks.celery.app import DELIVER, PRUNE, TICK, app
 from webhooks.delivery import SetAside
 from webhooks.errors import (
     LedgerFault,
@@ -78,7 +78,7 @@ class Deliver(Task):  # type: ignore[misc]
         if wait >= get_settings().max_age:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
-        queued = wait <= 2 * get_settings().sweep_interval and parts.publisher().may_try()
+        queued = wait <= get_settings().ahead and parts.publisher().may_try()
         for message in parts.ledger().record(event, wait=wait, queued=queued):
             if queued:
                 parts.publisher().publish(message, wait)
@@ -89,7 +89,7 @@ class Deliver(Task):  # type: ignore[misc]
         messages.send(args, self.request.id, wait, kwargs=kwargs)
 
 
-@app.task(bind=True, base=Deliver, name=messages.DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
+@app.task(bind=True, base=Deliver, name=DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
 def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
@@ -127,7 +127,7 @@ def _attempt(message: Message) -> Decision | SetAside:
         raise by_name.waiting(str(error)) from None
 
 
-@app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
+@app.task(name=TICK, send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
     """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
     try:
@@ -138,7 +138,7 @@ def sweep() -> None:
         parts.observers().tell(facts.SweepStopped(str(error), for_good=True))
 
 
-@app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
+@app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
     """Forget the bodies and attempts of long finished deliveries, in small batches."""
     began_s, number = time.monotonic(), 0

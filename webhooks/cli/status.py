@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from webhooks import health as judging
 from webhooks import parts
-from webhooks.asking import Fault, Questions, ask
 from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.cli.output import as_json, print_facts, print_json, words
+from webhooks.health import judging
+from webhooks.health.asking import Fault, Questions, ask
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
-from webhooks.sweep import Queue
+from webhooks.sweep import Sighting
 
 _PATIENCE = timedelta(seconds=20)  # counting a large ledger takes a while
 _SHORT_PATIENCE = timedelta(seconds=8)
@@ -104,7 +104,7 @@ def _facts(answers: Mapping[str, Any], *, unknown: str | None = None) -> dict[st
         "most overdue": overdue[0] if isinstance(overdue, tuple) else None,
         "ledger takes writes": told["ledger takes writes"],
         "sweep": _sweep(told["sweep"]),
-        "queued messages": deliveries.depth if isinstance(deliveries, Queue) else deliveries,
+        "queued messages": deliveries.depth if isinstance(deliveries, Sighting) else deliveries,
         "queues": {name: _queue(told[f"queue {name}"], told["sweep"]) for name in (DELIVERIES, SWEEP)},
         "workers": _workers(told["workers"]),
         "breakers not working": told["breakers not working"],
@@ -128,7 +128,7 @@ def _sweep(done: Any) -> Any:
 
 
 def _queue(queue: Any, done: Any) -> Any:
-    if not isinstance(queue, Queue):
+    if not isinstance(queue, Sighting):
         return queue
     waits = done.now - queue.oldest if queue.oldest and isinstance(done, Done) else None
     return {"depth": queue.depth, "oldest_waits": waits}

@@ -16,7 +16,7 @@ Answering = Callable[[int, int], int]
 
 # The fast ladder is the real one. What takes minutes and hours is played in seconds: the slow ladder's 15 min, 1 h,
 # 4 h …, and the breaker's pauses of 5, 10, 20, 30 min.
-SLOW_WAITS = (1, 2, 4, 6, 8)
+SHORT_STEPS = (1, 2, 4, 6, 8)
 PAUSES = (2, 4, 8, 12)
 
 BORN_AGAIN = "phoenix"
@@ -65,7 +65,7 @@ ROLES = (
         "answers 404 to money twice, later 200: the slow ladder",
         _in_order(NOT_FOUND, NOT_FOUND, OK),
         answers=(NOT_FOUND, NOT_FOUND, OK),
-        waits=SLOW_WAITS[:2],
+        waits=SHORT_STEPS[:2],
     ),
     Role(
         "strict",

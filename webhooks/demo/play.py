@@ -18,7 +18,7 @@ import trustme
 from cryptography.fernet import Fernet
 
 from webhooks import deliver, intake, parts
-from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SLOW_WAITS, Role, seconds
+from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SHORT_STEPS, Role, seconds
 from webhooks.demo.embedded import Servers, free_port
 from webhooks.demo.journey import Journey
 from webhooks.demo.merchants import DemoMerchant
@@ -125,7 +125,7 @@ def _settings(servers: Servers, ca: Path) -> dict[str, str]:
         "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
         "WEBHOOKS_CA_BUNDLE": str(ca),
         "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
-        "WEBHOOKS_SLOW_WAITS": seconds(SLOW_WAITS),
+        "WEBHOOKS_SLOW_WAITS": seconds(SHORT_STEPS),
         "WEBHOOKS_BREAKER_PAUSE": str(PAUSES[0]),
         "WEBHOOKS_BREAKER_MAX_PAUSE": str(PAUSES[-1]),
     }

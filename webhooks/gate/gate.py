@@ -16,7 +16,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
-from webhooks import redis_url
 from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
@@ -25,6 +24,7 @@ from webhooks.gate.values import NO_LANES, Admitted, Breaker, Busy, Held, Lanes,
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.policy.breaker import BreakerRules, Effect
+from webhooks.process import redis_url
 
 _TIMEOUT_S = 1.0
 _PAGE = 500

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import NO_LANES, Admitted, Busy, Held, Lanes, Offer, Release, Report
+from webhooks.gate.values import NO_LANES, Admitted, Busy, Held, Lanes, MayRelease, Offer, Report
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
-from webhooks.outage import Outage
+from webhooks.observing.outage import PAUSE, Outage
 from webhooks.policy.breaker import Effect
 
 _T = TypeVar("_T")
 
-_TRICKLE = Release(("without-the-gate",))  # a slot that no gate has granted: to one that is back it is a late one
+_TRICKLE = MayRelease(("without-the-gate",))  # a slot that no gate has granted: to one that is back it is a late one
 
 
 class ResilientGate:
@@ -33,7 +33,7 @@ class ResilientGate:
     def __init__(
         self,
         gate: Gate,
-        pause: timedelta = timedelta(seconds=1),
+        pause: timedelta = PAUSE,
         clock: Callable[[], float] = time.monotonic,
         observers: Observers = NOBODY,
     ) -> None:

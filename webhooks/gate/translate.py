@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from webhooks.errors import GateUnavailable
-from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Probe, Release, Report, Wait
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Wait
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, BreakerState
 
@@ -69,9 +69,9 @@ def as_offer(reply: Reply) -> Offer:
         case ["wait"]:
             return Wait()
         case ["probe", slot]:
-            return Probe(slot)
+            return MayProbe(slot)
         case ["release", *slots]:
-            return Release(tuple(slots))
+            return MayRelease(tuple(slots))
         case _:
             raise _not_understood(reply)
 

@@ -50,20 +50,20 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class MayProbe:
     """One held delivery may try whether the endpoint is back; its message carries `slot`."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class MayRelease:
     """So many held deliveries may go, oldest first; each message carries one of `slots` (never empty)."""
 
     slots: tuple[str, ...]
 
 
-Offer = Wait | Probe | Release
+Offer = Wait | MayProbe | MayRelease
 
 Lanes = Mapping[str, int | None]  # endpoint → its own lane, None where the general number counts
 NO_LANES: Lanes = MappingProxyType({})

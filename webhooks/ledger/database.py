@@ -28,8 +28,8 @@ from webhooks.ledger.connecting import (
 )
 from webhooks.observing.facts import LedgerAway, LedgerBack
 from webhooks.observing.observers import NOBODY, Observers
-from webhooks.outage import Outage
-from webhooks.watchdog import Watchdog
+from webhooks.observing.outage import Outage
+from webhooks.process.watchdog import Watchdog
 
 _PATIENCE = timedelta(seconds=20)  # longer than the server's own limits: those tell more
 _AGE_S = 300  # seconds that a connection lives: then a name that has moved is looked up again

@@ -33,7 +33,7 @@ from webhooks.errors import WebhooksError
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import leases
 
-SWEEP = "sweep"
+SWEEPING = "sweep"
 _CHECK = "check"  # written by whoever wants to know whether the ledger takes writes
 
 _NOW = func.now()
@@ -119,7 +119,7 @@ class Lease:
 
         None also where the work was done within `rest`. Leaving the block in peace says that the work is done.
         """
-        mine = {"the_name": self._name, "the_holder": _this_process()}
+        mine = {"the_name": self._name, "the_holder": this_process()}
         taken = self._database.rows(self._take, {**mine, "the_lasts": self._lasts, "the_rest": rest}, repeatable=True)
         if not taken:
             yield None
@@ -153,7 +153,7 @@ class Pulse:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def last_done(self, name: str = SWEEP) -> Done:
+    def last_done(self, name: str = SWEEPING) -> Done:
         """Return when the work under a lease was last done."""
         (row,) = self._database.rows(_LAST_DONE, {"the_name": name}, repeatable=True)
         return Done(row.now, row.finished_at, row.holder)
@@ -161,9 +161,9 @@ class Pulse:
     def check_write(self, *, within: timedelta = timedelta(seconds=3)) -> None:
         """Write a row and wait for its commit. Raises LedgerUnavailable where that is refused, or takes too long."""
         with self._database.within(within):
-            self._database.rows(_WRITE, {"the_holder": _this_process()}, repeatable=True)
+            self._database.rows(_WRITE, {"the_holder": this_process()}, repeatable=True)
 
 
-def _this_process() -> str:
+def this_process() -> str:
     """Name this process and this moment: two threads, or a process that follows on another, are not the same holder."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

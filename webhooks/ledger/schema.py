@@ -18,8 +18,8 @@ from webhooks.ledger.database import Database, named, unlimited
 from webhooks.observing.facts import LedgerNewer
 from webhooks.observing.observers import NOBODY, Observers
 
-_LOCK = 0x57480001  # two upgrades at once take turns
-_TURN = "SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_try_advisory_xact_lock"
+_UPGRADING = 0x57480001  # two upgrades at once take turns
+_ALONE = "SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_try_advisory_xact_lock"
 _LONGEST_TURN_S, _BETWEEN_TRIES_S = 60.0, 0.2
 _BUSY = (
     "the tables cannot be changed now: another session holds a lock on them, or another upgrade is at work; "
@@ -64,7 +64,7 @@ def _taking_turns(database: Database) -> Iterator[None]:
     ends_s = time.monotonic() + _LONGEST_TURN_S
     with unlimited(database.engine.connect()) as connection:
         connection.execution_options(isolation_level="READ COMMITTED")
-        while not connection.execute(text(f"{_TURN}({_LOCK})")).scalar_one():
+        while not connection.execute(text(f"{_ALONE}({_UPGRADING})")).scalar_one():
             connection.rollback()
             if time.monotonic() > ends_s:
                 raise LedgerBusy(_BUSY)

@@ -89,7 +89,7 @@ class Finished(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Fact):
+class DeliveryHeld(Fact):
     """A delivery was put aside without an attempt."""
 
     name = "delivery.held"
@@ -100,7 +100,7 @@ class Held(Fact):
     held_for: HeldFor
 
     @classmethod
-    def of(cls, message: Message, held_for: HeldFor) -> Held:
+    def of(cls, message: Message, held_for: HeldFor) -> DeliveryHeld:
         """Take what may be told."""
         return cls(message.id, message.merchant_id, message.endpoint_id, message.type, held_for)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from webhooks.observing.facts import Fact
+from webhooks.observing.outage import Outage
 from webhooks.observing.surroundings import SinkFailed
-from webhooks.outage import Outage
 
 Sink = Callable[[Fact], None]
 """Hears each fact in the thread in which it happened: quick, and safe to call from several threads."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from webhooks.errors import InvalidHeader
 
-MAX_HEADERS = 20
+MOST_HEADERS = 20
 MAX_NAME = 64
 MAX_VALUE = 1024
 
@@ -25,8 +25,8 @@ FORBIDDEN_BEGINNINGS = ("content-", "proxy-", "transfer-", "webhook-", "x-webhoo
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return an endpoint's own headers as they may be sent; `InvalidHeader` says what is wrong with which one."""
-    if len(headers) > MAX_HEADERS:
-        raise InvalidHeader(f"headers: at most {MAX_HEADERS}, not {len(headers)}")
+    if len(headers) > MOST_HEADERS:
+        raise InvalidHeader(f"headers: at most {MOST_HEADERS}, not {len(headers)}")
     checked = dict(checked_header(name, value) for name, value in headers.items())
     twice = _first_twice(checked)
     if twice is not None:

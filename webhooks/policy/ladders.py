@@ -39,7 +39,6 @@ class Ladders:
     slow_waits: tuple[timedelta, ...] = SLOW_WAITS
     slow_ceiling: timedelta = timedelta(hours=48)
     retry_after_cap: timedelta = timedelta(hours=1)
-    max_age: timedelta = timedelta(days=30)
 
 
 def next_fast_wait(ladders: Ladders, spent: int, requested: timedelta) -> timedelta | None:

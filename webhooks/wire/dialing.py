@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from urllib3.util import make_headers
 
 from webhooks.errors import LocalFault, SettingsError
-from webhooks.watchdog import Watchdog
+from webhooks.process.watchdog import Watchdog
 from webhooks.wire.addresses import Address, AddressGuard, Target
 from webhooks.wire.answer import StrictResponse
 from webhooks.wire.connection import Connection, Key

@@ -21,9 +21,9 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from webhooks.errors import LocalFault
 from webhooks.model import Answer, Refusal, Silence
-from webhooks.watchdog import Watchdog
+from webhooks.process.watchdog import Watchdog
 from webhooks.wire.adapter import KEPT_BODY, GuardedAdapter
-from webhooks.wire.addresses import AddressGuard, Network, check_url
+from webhooks.wire.addresses import MAX_HOST, AddressGuard, Network, check_url
 from webhooks.wire.causes import explain
 from webhooks.wire.connection import IdleConnections
 from webhooks.wire.deadline import Deadline
@@ -38,7 +38,6 @@ DEFAULT_HEADERS = {
     "Content-Type": "application/json",
 }
 MAX_RETRY_AFTER = 128
-MAX_HOST = 253
 REDIRECTION = 3
 TWICE = 2
 

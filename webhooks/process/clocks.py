@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from webhooks.observing.observers import Observers
+from webhooks.observing.outage import Outage
 from webhooks.observing.surroundings import ClockWrong
-from webhooks.outage import Outage
 
 MOST_APART = timedelta(seconds=2)
 """How far a worker's wall clock may be from the ledger's before a person is told."""

@@ -9,13 +9,13 @@ from socket import gethostname
 from typing import Any
 
 from webhooks import parts
-from webhooks.asking import Fault, Questions
 from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, SWEEP, app
-from webhooks.celery.workers import Worker, look_at_workers
+from webhooks.health.asking import Fault, Questions
+from webhooks.health.workers import Worker, look_at_workers
 from webhooks.ledger.leases import Done
 from webhooks.settings import get_settings
-from webhooks.sweep import Queue
+from webhooks.sweep import Sighting
 
 FRESH = timedelta(seconds=30)  # since the last sweep was done to the end
 OVERDUE = timedelta(minutes=1)
@@ -37,7 +37,7 @@ def of_system() -> dict[str, Questions]:
 
 def of_workers(*names: str) -> Questions:
     """Return what is asked of the broker and these workers, or all; the order counts, see `_is_deaf`."""
-    looks = {name: partial(broker.look_at_queue, app, name) for name in _QUEUES}
+    looks = {name: partial(parts.lookout().look, name) for name in _QUEUES}
     return {
         **{f"queue {name}": look for name, look in looks.items()},
         "workers": partial(look_at_workers, names),
@@ -85,7 +85,7 @@ def judge_beat(answers: Answers) -> Iterator[Fault]:
     """Name what keeps beat from its work."""
     yield from unanswered(answers)
     if answers["beat"] is False:
-        yield Fault("beat", f"none has sent a sweep from {gethostname()} for 30 s")
+        yield Fault("beat", f"none has sent a sweep from {gethostname()} for {_seconds(broker.BELIEVED)}")
 
 
 def judge_overdue(overdue: tuple[str, timedelta] | None) -> Iterator[Fault]:
@@ -110,7 +110,7 @@ def _judge_queues(answers: Answers) -> Iterator[Fault]:
         return
     for name in _QUEUES:
         queue = answers[f"then {name}"]
-        if name not in taken and isinstance(queue, Queue):
+        if name not in taken and isinstance(queue, Sighting):
             yield Fault(f"queue {name}", f"no worker takes from it, and {queue.depth} messages wait")
 
 
@@ -119,14 +119,14 @@ def _judge_deaf(answers: Answers, name: str) -> Iterator[Fault]:
     for queue in _QUEUES:
         before, after = answers[f"queue {queue}"], answers[f"then {queue}"]
         quiet = worker.quiet.get(queue, timedelta())
-        if quiet > QUIET and isinstance(before, Queue) and isinstance(after, Queue) and _is_stuck(before, after):
+        if quiet > QUIET and isinstance(before, Sighting) and isinstance(after, Sighting) and _is_stuck(before, after):
             yield Fault(
                 f"worker {name}",
                 f"it has taken nothing from the queue {queue} for {_seconds(quiet)}, and {after.depth} messages wait",
             )
 
 
-def _is_stuck(before: Queue, after: Queue) -> bool:
+def _is_stuck(before: Sighting, after: Sighting) -> bool:
     """Whether the same message is still the next: where somebody is idle, it is taken before the workers answer."""
     return before.next is not None and before.next == after.next
 

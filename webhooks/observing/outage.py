@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
+PAUSE = timedelta(seconds=1)
+"""How long those who find something away leave it alone."""
+
 
 class Outage:
     """Remembers whether something is away; shared by threads."""
 
-    def __init__(self, pause: timedelta = timedelta(seconds=1), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, pause: timedelta = PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause_s = pause.total_seconds()
         self._clock = clock
         self._lock = threading.Lock()
