@@ -6,7 +6,8 @@ import threading
 from contextlib import AbstractContextManager
 from functools import partial
 
-from webhooks.celery import broker, messages
+from webhooks import producing
+from webhooks.celery import broker, countdowns
 from webhooks.celery.app import app
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
@@ -15,40 +16,20 @@ from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
-from webhooks.ledger.database import Database
 from webhooks.ledger.leases import SWEEP, Lease, Pulse
-from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.merchants import Merchants
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
 from webhooks.once import once
-from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings
 from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
-
-@once
-def database() -> Database:
-    """Return the way to PostgreSQL."""
-    return Database(get_settings().database_url.get_secret_value())
-
-
-@once
-def ledger() -> Ledger:
-    """Return the ledger as producers and workers use it."""
-    settings = get_settings()
-    return Ledger(
-        database(),
-        settings.cipher,
-        max_age=settings.max_age,
-        lease=settings.lease,
-        recover_after=settings.recover_after,
-        patience=settings.ledger_timeout,
-    )
+# What producers have of it as well.
+database, ledger, publisher = producing.database, producing.ledger, producing.publisher
 
 
 @once
@@ -150,12 +131,6 @@ def stopping() -> threading.Event:
 
 
 @once
-def publisher() -> Publisher:
-    """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger())
-
-
-@once
 def courier() -> Courier:
     """Return what carries this process's deliveries."""
     horizon = get_settings().horizon
@@ -168,7 +143,7 @@ def courier() -> Courier:
         release=release(),
         slowest_claim=get_settings().lease_margin,
         stopping=stopping(),
-        may_count_down=lambda wait: wait <= horizon and messages.may_count_down() and publisher().may_try(),
+        may_count_down=lambda wait: wait <= horizon and countdowns.has_room() and publisher().may_try(),
     )
 
 

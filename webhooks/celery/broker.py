@@ -9,10 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from celery import Celery
-from kombu.exceptions import KombuError
 
 from webhooks.celery.app import DELIVERIES, SWEEP
-from webhooks.errors import BrokerUnavailable
+from webhooks.celery.faults import told_apart
 from webhooks.sweep import Queue
 
 _LOOKED_AT = 50  # of the oldest messages: among them there may be some that were sent by name, without a time
@@ -66,17 +65,6 @@ def _depth_and_oldest(app: Celery, name: str) -> tuple[int, list[bytes]]:
 def _channel(app: Celery) -> Iterator[Any]:
     with told_apart(app), app.pool.acquire(block=True, timeout=5) as connection:
         yield connection.default_channel
-
-
-@contextmanager
-def told_apart(app: Celery) -> Iterator[None]:
-    """Name every fault of the way to the broker BrokerUnavailable."""
-    connection = app.connection_for_write()
-    try:
-        yield
-    except (KombuError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
-        first_line = str(error).strip().partition("\n")[0]  # such as: certificate verify failed
-        raise BrokerUnavailable(f"the broker cannot be reached: {first_line or type(error).__name__}") from error
 
 
 def _queued_at(message: bytes) -> datetime | None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, Reject
 
 from webhooks import intake, parts, telemetry
+from webhooks.celery import messages
+from webhooks.celery.endings import waiting
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
 
 log = logging.getLogger(__name__)
@@ -17,10 +19,6 @@ log = logging.getLogger(__name__)
 _WAIT = timedelta(seconds=5)
 _NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what kombu's own JSON writes in an object
 _LONGEST_WHERE = 200
-
-
-class Waiting(Exception):
-    """Shown in Flower on a RETRY; the text says what the delivery waits for."""
 
 
 class ByName(Protocol):
@@ -52,7 +50,7 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
     """Record an event by name, or note why not: its producer hears nothing."""
     event: object = None
     try:
-        event = the_event(args, kwargs)
+        event = messages.the_event(args, kwargs)
         _refuse_notation(event, "event")
         if not _is_known_identity(event):
             task.apply_async((_named(event, task.request.id),))
@@ -95,16 +93,3 @@ def _is_known_identity(event: object) -> bool:
     if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
         return False
     return parts.ledger().is_recorded(intake.read(event).id)
-
-
-def waiting(what: str) -> Retry:
-    """Return what ends a task that waits, with a word of what for."""
-    return Retry(what, exc=Waiting(what))
-
-
-def the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
-    """Return a task's one argument. Raises InvalidEvent where there is none, or another."""
-    values = [*args, *kwargs.values()]
-    if len(values) != 1 or (kwargs and "event" not in kwargs):
-        raise InvalidEvent("deliver takes one argument, the event")
-    return values[0]

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from celery.worker import state as worker_state
-
-from webhooks.celery import broker
 from webhooks.celery.app import app
+from webhooks.celery.faults import told_apart
+from webhooks.errors import InvalidEvent
 from webhooks.model import Message
 
 DELIVER = "webhooks.deliver"
-_COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
 
 
 def publish(message: Message, wait: timedelta) -> None:
@@ -26,7 +24,7 @@ def publish(message: Message, wait: timedelta) -> None:
 def send(args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
     """Send a message of our task; its id is the delivery's, so that a delivery is one line in Flower."""
     countdown = wait.total_seconds() or None
-    with broker.told_apart(app):
+    with told_apart(app):
         app.send_task(DELIVER, args, task_id=task_id, countdown=countdown, retry=False, ignore_result=True, **options)
 
 
@@ -42,6 +40,9 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
     )
 
 
-def may_count_down() -> bool:
-    """Whether this process has room in its memory for one more message that waits."""
-    return len(worker_state.scheduled_requests) < _COUNTDOWNS
+def the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
+    """Return a task's one argument. Raises InvalidEvent where there is none, or another."""
+    values = [*args, *kwargs.values()]
+    if len(values) != 1 or (kwargs and "event" not in kwargs):
+        raise InvalidEvent("deliver takes one argument, the event")
+    return values[0]

@@ -8,7 +8,8 @@ from typing import Any
 from celery.signals import worker_init, worker_shutting_down
 
 from webhooks import parts
-from webhooks.celery.app import app, end
+from webhooks.celery.app import app
+from webhooks.ending import end
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
 
 log = logging.getLogger(__name__)

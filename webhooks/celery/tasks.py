@@ -1,39 +1,21 @@
-"""The Celery tasks: `webhooks.deliver`, one line in Flower for each delivery, `webhooks.sweep` and `webhooks.prune`."""
+"""The Celery task `webhooks.deliver`: what producers call, and one line in Flower for each delivery."""
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_never
+from typing import Any
 
 from celery import Celery, Task
-from celery.exceptions import Ignore
 from celery.result import AsyncResult
 from celery.utils.threads import LocalStack
 
-from webhooks import intake, parts
-from webhooks.celery import by_name, messages
+from webhooks import intake, producing
+from webhooks.celery import messages
 from webhooks.celery.app import app
-from webhooks.delivery import SetAside
-from webhooks.errors import (
-    LedgerFault,
-    NotPossible,
-    Refused,
-    Unavailable,
-)
-from webhooks.model import Message
-from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
+from webhooks.celery.endings import DeliveryFailed
+from webhooks.errors import NotPossible, Refused
 from webhooks.settings import get_settings
-
-log = logging.getLogger(__name__)
-
-_PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
-
-
-class DeliveryFailed(Exception):
-    """Shown in Flower on a FAILURE; the text is the reason."""
 
 
 class Deliver(Task):  # type: ignore[misc]
@@ -71,7 +53,7 @@ class Deliver(Task):  # type: ignore[misc]
         EventConflict, NotPossible (another option, or a wait past the delivery's age), LedgerUnavailable or
         LedgerFault, and then nothing is accepted. A broker that is away is no error: the sweep publishes later.
         """
-        event = intake.read(by_name.the_event(args or (), kwargs or {}))
+        event = intake.read(messages.the_event(args or (), kwargs or {}))
         if task_id not in {None, event.id}:
             raise NotPossible(f"task_id: leave it out; the delivery's id is the event's, {event.id}")
         if options:
@@ -80,10 +62,10 @@ class Deliver(Task):  # type: ignore[misc]
         if wait >= get_settings().max_age:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
-        queued = wait <= 2 * get_settings().sweep_interval and parts.publisher().may_try()
-        message = parts.ledger().record(event, wait=wait, queued=queued)
+        queued = wait <= 2 * get_settings().sweep_interval and producing.publisher().may_try()
+        message = producing.ledger().record(event, wait=wait, queued=queued)
         if message and queued:
-            parts.publisher().publish(message, wait)
+            producing.publisher().publish(message, wait)
         return self.AsyncResult(event.id)
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
@@ -97,60 +79,9 @@ def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
 
     In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason.
     """
-    headers = task.request.headers or {}
-    if "turn" not in headers:
-        by_name.accept(task, args, kwargs)
-    (event,) = args
-    match _attempt(messages.read(event, headers)):
-        case Delivered():
-            return
-        case RetryAt(due_at=due_at, ladder=ladder):
-            on = f"on the {ladder} ladder" if ladder else "after a fault of ours"
-            raise by_name.waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
-        case Failed(reason=reason):
-            raise DeliveryFailed(reason.value)
-        case SetAside(held_for=None):
-            raise Ignore
-        case SetAside(held_for=held_for):
-            raise by_name.waiting(f"held for {held_for}")
-        case never:
-            assert_never(never)
+    from webhooks.celery import attempting  # noqa: PLC0415 - a worker's: producers load neither it nor what it needs
 
-
-def _attempt(message: Message) -> Decision | SetAside:
-    """Make one attempt; a fault of ours ends it, and the sweep sees to the row, which is still due."""
-    try:
-        return parts.courier().attempt(message)
-    except Unavailable as error:
-        if not error.told_once:
-            log.warning("delivery %s: %s", message.id, error)
-        raise by_name.waiting(str(error)) from None
-    except LedgerFault as error:
-        log.error("delivery %s: %s", message.id, error)  # noqa: TRY400 - one line; the trace says no more
-        raise by_name.waiting(str(error)) from None
-
-
-@app.task(name="webhooks.sweep", send_events=False)  # type: ignore[untyped-decorator]
-def sweep() -> None:
-    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
-    try:
-        parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
-    except Unavailable as error:
-        if not error.told_once:
-            log.warning("sweep: %s; the next tick tries again", error)
-    except LedgerFault as error:
-        log.error("sweep: %s; what it was about stands still until that is mended", error)  # noqa: TRY400
-
-
-@app.task(name="webhooks.prune", send_events=False)  # type: ignore[untyped-decorator]
-def prune() -> None:
-    """Forget the bodies and attempts of long finished deliveries, in small batches."""
-    ends_s = time.monotonic() + _PRUNING_S
-    try:
-        while parts.pruning().prune() and time.monotonic() < ends_s:
-            pass
-    except (Unavailable, LedgerFault) as error:
-        log.warning("prune: %s; it is tried again in a minute", error)
+    attempting.work(task, args, kwargs)
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

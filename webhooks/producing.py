@@ -1,0 +1,50 @@
+"""The parts of a process that accepts events, and `record`. Nothing here loads what only workers and operators need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhooks.celery import messages
+from webhooks.ledger import recording
+from webhooks.ledger.database import Database
+from webhooks.ledger.ledger import Ledger
+from webhooks.once import once
+from webhooks.publishing import Publisher
+from webhooks.settings import get_settings
+
+
+@once
+def database() -> Database:
+    """Return the way to PostgreSQL."""
+    return Database(get_settings().database_url.get_secret_value())
+
+
+@once
+def ledger() -> Ledger:
+    """Return the ledger as producers and workers use it."""
+    settings = get_settings()
+    return Ledger(
+        database(),
+        settings.cipher,
+        max_age=settings.max_age,
+        lease=settings.lease,
+        recover_after=settings.recover_after,
+        patience=settings.ledger_timeout,
+    )
+
+
+@once
+def publisher() -> Publisher:
+    """Return this process's way to the broker."""
+    return Publisher(messages.publish, ledger())
+
+
+def record(connection: Any, event: Mapping[str, Any]) -> str:
+    """Accept an event inside the transaction that is open on `connection`, to the ledger's database.
+
+    `connection` is a SQLAlchemy Connection or Session (a scoped one too), or a DB-API connection (psycopg, Django).
+    The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id.
+    Raises InvalidEvent, EventConflict and, for what is no connection, NotPossible; the transaction is then as it was.
+    """
+    return recording.record(ledger(), connection, event)
