@@ -29,7 +29,8 @@ from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
 # What producers have of it as well.
-database, ledger, publisher = producing.database, producing.ledger, producing.publisher
+database, ledger = producing.database, producing.ledger
+publisher, accepting = producing.publisher, producing.accepting
 
 
 @once

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from webhooks.accepting.accepting import Accepting
 from webhooks.celery import messages
 from webhooks.ledger import recording
 from webhooks.ledger.database import Database
@@ -40,6 +42,19 @@ def publisher() -> Publisher:
     return Publisher(messages.publish, ledger())
 
 
+@once
+def accepting() -> Accepting:
+    """Return what accepts events."""
+    settings = get_settings()
+    return Accepting(
+        ledger=ledger(),
+        publisher=publisher(),
+        inside=partial(recording.record, ledger()),
+        max_age=settings.max_age,
+        ahead=2 * settings.sweep_interval,
+    )
+
+
 def record(connection: Any, event: Mapping[str, Any]) -> str:
     """Accept an event inside the transaction that is open on `connection`, to the ledger's database.
 
@@ -47,4 +62,4 @@ def record(connection: Any, event: Mapping[str, Any]) -> str:
     The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id.
     Raises InvalidEvent, EventConflict and, for what is no connection, NotPossible; the transaction is then as it was.
     """
-    return recording.record(ledger(), connection, event)
+    return accepting().record(connection, event)

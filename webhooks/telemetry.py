@@ -7,8 +7,8 @@ import logging
 from dataclasses import asdict
 from typing import Any
 
+from webhooks.accepting.reading import RefusedEvent
 from webhooks.gate.values import Report
-from webhooks.intake import RefusedEvent
 from webhooks.model import Attempt, Delivery
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 

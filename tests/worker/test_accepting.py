@@ -8,7 +8,8 @@ import psycopg2
 import pytest
 
 from tests.system import System
-from webhooks import app, deliver, intake, record
+from webhooks import app, deliver, record
+from webhooks.accepting import reading
 from webhooks.errors import NotPossible
 from webhooks.model import State
 
@@ -67,7 +68,7 @@ def test_by_name_without_an_id_twice_is_one_delivery(system: System, acme: str, 
     system.wait_for_count(State.DELIVERED, 2)
     system.wait_until(lambda: not system.redis().llen("deliveries"), "both messages have been read")
     assert len(merchant.requests) == 2
-    named = intake.id_from(f"{acme}-{task_id}")
+    named = reading.id_from(f"{acme}-{task_id}")
     assert {request.webhook_id for request in merchant.requests} == {f"{acme}-after", named}
 
 

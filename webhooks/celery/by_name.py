@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Protocol
 
 from celery.exceptions import Ignore, Reject
 
-from webhooks import intake, parts, telemetry
+from webhooks import parts, telemetry
+from webhooks.accepting import reading
 from webhooks.celery import messages
 from webhooks.celery.endings import waiting
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
@@ -27,9 +28,6 @@ class ByName(Protocol):
     @property
     def request(self) -> Any:
         """Its message, as Celery knows it."""
-
-    def apply_async(self, args: tuple[Any, ...]) -> Any:
-        """Accept an event."""
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
         """Send the message at hand once more, as it came; raises BrokerUnavailable."""
@@ -52,10 +50,9 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
     try:
         event = messages.the_event(args, kwargs)
         _refuse_notation(event, "event")
-        if not _is_known_identity(event):
-            task.apply_async((_named(event, task.request.id),))
+        parts.accepting().accept_by_name(event, task.request.id)
     except Refused as refusal:
-        refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
+        refused = reading.RefusedEvent.of(event, task.request.id, str(refusal))
         parts.refusals().note(refused)
         telemetry.refused(refused)
         raise
@@ -76,20 +73,8 @@ def _refuse_notation(value: object, where: str) -> None:
             pass
 
 
-def _named(event: object, task_id: str) -> object:
-    """Give an event without an id its message's: a message that comes twice is one delivery."""
-    return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
-
-
 def _keep(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     try:
         task.put_back(args, kwargs, _WAIT)
     except BrokerUnavailable as error:
         raise Reject(str(error), requeue=True) from None
-
-
-def _is_known_identity(event: object) -> bool:
-    """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
-    if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
-        return False
-    return parts.ledger().is_recorded(intake.read(event).id)

@@ -10,8 +10,8 @@ from typing import Any
 from celery.worker.consumer import Consumer
 
 from webhooks import parts, telemetry
+from webhooks.accepting.reading import RefusedEvent
 from webhooks.celery import channel
-from webhooks.intake import RefusedEvent
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,11 @@ from celery import Celery, Task
 from celery.result import AsyncResult
 from celery.utils.threads import LocalStack
 
-from webhooks import intake, producing
+from webhooks import producing
 from webhooks.celery import messages
 from webhooks.celery.app import app
 from webhooks.celery.endings import DeliveryFailed
 from webhooks.errors import NotPossible, Refused
-from webhooks.settings import get_settings
 
 
 class Deliver(Task):  # type: ignore[misc]
@@ -53,20 +52,13 @@ class Deliver(Task):  # type: ignore[misc]
         EventConflict, NotPossible (another option, or a wait past the delivery's age), LedgerUnavailable or
         LedgerFault, and then nothing is accepted. A broker that is away is no error: the sweep publishes later.
         """
-        event = intake.read(messages.the_event(args or (), kwargs or {}))
-        if task_id not in {None, event.id}:
-            raise NotPossible(f"task_id: leave it out; the delivery's id is the event's, {event.id}")
+        event = messages.the_event(args or (), kwargs or {})
+        given_id = event.get("id") if isinstance(event, Mapping) else None
+        if task_id is not None and task_id != given_id:
+            raise NotPossible(f"task_id: leave it out; the delivery's id is the event's, {given_id}")
         if options:
             raise NotPossible(f"deliver takes countdown or eta and no other option, not {', '.join(sorted(options))}")
-        wait = _wait(countdown, eta)
-        if wait >= get_settings().max_age:
-            raise NotPossible("countdown, eta: by then the delivery would have expired")
-        # A longer countdown would lie in some worker's memory: it waits in the ledger, and the sweep publishes it.
-        queued = wait <= 2 * get_settings().sweep_interval and producing.publisher().may_try()
-        message = producing.ledger().record(event, wait=wait, queued=queued)
-        if message and queued:
-            producing.publisher().publish(message, wait)
-        return self.AsyncResult(event.id)
+        return self.AsyncResult(producing.accepting().accept(event, wait=_wait(countdown, eta)))
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
         """Send the message at hand once more, with what came in it; raises BrokerUnavailable."""

@@ -11,8 +11,8 @@ from cryptography.fernet import InvalidToken, MultiFernet
 from sqlalchemy import Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from webhooks.accepting.reading import Event
 from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable, LocalFault
-from webhooks.intake import Event
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import attempts, deliveries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from inspect import iscoroutinefunction
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql.psycopg2 import dialect
 from sqlalchemy.sql.selectable import ExecutableReturnsRows
 
-from webhooks import intake
+from webhooks.accepting.reading import Event
 from webhooks.errors import EventConflict, NotPossible
 from webhooks.ledger import statements
 from webhooks.ledger.ledger import Ledger
@@ -19,15 +19,13 @@ from webhooks.ledger.ledger import Ledger
 _WANTED = "record takes a SQLAlchemy Connection or Session, or a DB-API connection"
 
 
-def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
+def record(ledger: Ledger, connection: Any, event: Event) -> None:
     """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
-    accepted = intake.read(event)
     connection = _usable(connection)
-    if not _rows(connection, statements.RECORD, ledger.values_of(accepted)):
-        same = {"the_id": accepted.id, "the_body_sha256": accepted.body_sha256}
+    if not _rows(connection, statements.RECORD, ledger.values_of(event)):
+        same = {"the_id": event.id, "the_body_sha256": event.body_sha256}
         if _rows(connection, statements.CONFLICT, same):
-            raise EventConflict.of(accepted.id)
-    return accepted.id
+            raise EventConflict.of(event.id)
 
 
 def _usable(given: Any) -> Any:

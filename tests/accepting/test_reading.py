@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webhooks.accepting.reading import MAX_BODY_BYTES, RefusedEvent, read
 from webhooks.errors import InvalidEvent
-from webhooks.intake import MAX_BODY_BYTES, RefusedEvent, read
 
 BASE = {"id": "e-1", "type": "payment.status_changed", "merchant_id": "acme"}
 

@@ -1,0 +1,87 @@
+"""Accepting an event: read, recorded, published. `delay`, `record` and a task's name are only faces of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from webhooks.accepting import reading
+from webhooks.accepting.reading import Event
+from webhooks.errors import NotPossible
+from webhooks.model import Message
+
+
+class Ledger(Protocol):
+    """Where an event is recorded. Everything raises LedgerUnavailable or LedgerFault."""
+
+    def record(self, event: Event, *, wait: timedelta, queued: bool) -> Message | None:
+        """Record an event, due after `wait`; its message, which is published right away if `queued`, or None if known.
+
+        Raises EventConflict.
+        """
+
+    def is_recorded(self, delivery_id: str) -> bool:
+        """Whether a delivery of this id was ever accepted."""
+
+
+class Publisher(Protocol):
+    """The way to the broker. It raises nothing: what it doesn't publish, the sweep does."""
+
+    def may_try(self) -> bool:
+        """Whether publishing makes sense now."""
+
+    def publish(self, message: Message, wait: timedelta) -> bool:
+        """Publish, to be looked at after `wait`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepting:
+    """Accepts events. Whatever it raises, nothing was accepted.
+
+    `inside` records in the transaction that is open on somebody's connection. `max_age` is how old a delivery may get;
+    a first attempt that is due within `ahead` has a message at once, and any other is left to the sweep.
+    """
+
+    ledger: Ledger
+    publisher: Publisher
+    inside: Callable[[Any, Event], None]
+    max_age: timedelta
+    ahead: timedelta
+
+    def accept(self, given: object, *, wait: timedelta = timedelta()) -> str:
+        """Accept an event, whose first attempt is due after `wait`; return its id once it is in the ledger.
+
+        Raises InvalidEvent, EventConflict, NotPossible (a wait past the delivery's age), LedgerUnavailable or
+        LedgerFault. A broker that is away is no error.
+        """
+        event = reading.read(given)
+        if wait >= self.max_age:
+            raise NotPossible("countdown, eta: by then the delivery would have expired")
+        # A longer countdown would lie in some worker's memory: it waits in the ledger.
+        queued = wait <= self.ahead and self.publisher.may_try()
+        message = self.ledger.record(event, wait=wait, queued=queued)
+        if message and queued:
+            self.publisher.publish(message, wait)
+        return event.id
+
+    def accept_by_name(self, given: object, message_id: str) -> None:
+        """Accept an event that a message brought; one without an id has its message's, since that may come twice."""
+        if self._is_known_identity(given):
+            return
+        if isinstance(given, dict) and "id" not in given:
+            given = {**given, "id": reading.id_from(message_id)}
+        self.accept(given)
+
+    def _is_known_identity(self, given: object) -> bool:
+        """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
+        if not isinstance(given, dict) or given.keys() != reading.IDENTITY:
+            return False
+        return self.ledger.is_recorded(reading.read(given).id)
+
+    def record(self, connection: Any, given: object) -> str:
+        """Accept an event in the transaction that is open on `connection`, if it commits; see `webhooks.record`."""
+        event = reading.read(given)
+        self.inside(connection, event)
+        return event.id
