@@ -22,8 +22,7 @@ from webhooks.policy.decisions import Decision
 
 def accept(event: object) -> Message:
     """Accept an event, and return the message of its first attempt; nothing is published."""
-    message = parts.ledger().record(reading.read(event), queued=False)
-    assert message is not None, "the event was accepted before"
+    (message,) = parts.ledger().record(reading.read(event), queued=False)
     return message
 
 

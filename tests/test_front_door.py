@@ -108,9 +108,12 @@ def test_every_name_is_there_and_no_other() -> None:
 def typed(connection: object, error: webhooks.InvalidEvent) -> None:
     """Is looked at by mypy and never runs: a user of this package sees the types of its names."""
     assert_type(webhooks.record(connection, {}), str)
+    assert_type(webhooks.record_many(connection, [{}]), list[str])
+    assert_type(webhooks.deliver.many([{}]), list[str])
     assert_type(webhooks.signing.sign("secret", 1, b"body"), str)
     assert_type(str(error), str)
     webhooks.record(connection, "an event")  # type: ignore[arg-type]
+    webhooks.deliver.many([1])  # type: ignore[list-item]
 
 
 def test_celerys_command_knows_our_remote_control(system: System) -> None:

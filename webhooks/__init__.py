@@ -1,7 +1,8 @@
 """Tells merchants, by signed webhook, that money has moved.
 
 Producers need two names: `deliver.delay(event)` returns once the event is in the ledger, and
-`record(connection, event)` accepts one inside the caller's own database transaction. The errors here are the ones
+`record(connection, event)` accepts one inside the caller's own database transaction; `deliver.many(events)` and
+`record_many(connection, events)` accept many. The errors here are the ones
 that they tell apart. A name is loaded when it is first asked for: `webhooks.signing` needs the standard library only.
 """
 
@@ -14,16 +15,26 @@ if TYPE_CHECKING:
     from webhooks.celery.app import app
     from webhooks.celery.tasks import deliver
     from webhooks.errors import EventConflict, InvalidEvent, LedgerFault, LedgerUnavailable
-    from webhooks.producing import record
+    from webhooks.producing import record, record_many
 
-__all__ = ["EventConflict", "InvalidEvent", "LedgerFault", "LedgerUnavailable", "app", "deliver", "record", "signing"]
+__all__ = [
+    "EventConflict",
+    "InvalidEvent",
+    "LedgerFault",
+    "LedgerUnavailable",
+    "app",
+    "deliver",
+    "record",
+    "record_many",
+    "signing",
+]
 
 logging.getLogger("webhooks").addHandler(logging.NullHandler())  # where nothing is set up, nothing is said on stderr
 
 _FROM = {
     "app": "webhooks.celery.tasks",  # so that it knows the task
     "deliver": "webhooks.celery.tasks",
-    "record": "webhooks.producing",
+    **dict.fromkeys(("record", "record_many"), "webhooks.producing"),
     **dict.fromkeys(("EventConflict", "InvalidEvent", "LedgerFault", "LedgerUnavailable"), "webhooks.errors"),
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from webhooks.accepting.accepting import Accepting
 from webhooks.celery import messages
-from webhooks.ledger import recording
+from webhooks.ledger import guest
 from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
 from webhooks.once import once
@@ -39,7 +39,7 @@ def ledger() -> Ledger:
 @once
 def publisher() -> Publisher:
     """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger())
+    return Publisher(messages.publish, ledger(), messages.connected)
 
 
 @once
@@ -49,7 +49,7 @@ def accepting() -> Accepting:
     return Accepting(
         ledger=ledger(),
         publisher=publisher(),
-        inside=partial(recording.record, ledger()),
+        inside=partial(guest.record, ledger()),
         max_age=settings.max_age,
         ahead=2 * settings.sweep_interval,
     )
@@ -63,3 +63,12 @@ def record(connection: Any, event: Mapping[str, Any]) -> str:
     Raises InvalidEvent, EventConflict and, for what is no connection, NotPossible; the transaction is then as it was.
     """
     return accepting().record(connection, event)
+
+
+def record_many(connection: Any, events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Accept events inside the transaction that is open on `connection`, as `record` does one: all of them or none.
+
+    Returns the ids in the order in which the events were given. What is raised names an event by its position in that
+    order, counted from 0, and the transaction is then as it was.
+    """
+    return accepting().record_many(connection, events)

@@ -100,8 +100,7 @@ def test_a_slow_worker_is_not_overtaken_by_the_sweep(system: System) -> None:
 
 def _count_down(event: dict[str, str], wait: timedelta) -> None:
     """Accept an event and have it wait in a worker's memory, as a retry does."""
-    message = parts.ledger().record(reading.read(event), wait=wait)
-    assert message
+    (message,) = parts.ledger().record(reading.read(event), wait=wait)
     messages.publish(message, wait)
 
 

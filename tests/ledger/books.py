@@ -39,8 +39,7 @@ class Books:
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
         """Record an event whose message is on its way."""
         event = {"id": delivery_id, "type": "refund.completed", "merchant_id": merchant_id}
-        message = self.ledger.record(reading.read(event))
-        assert message
+        (message,) = self.ledger.record(reading.read(event))
         return message
 
     def register(self, merchant_id: str = "acme") -> None:

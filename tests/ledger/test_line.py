@@ -44,10 +44,10 @@ def books(line: Line) -> Iterator[Books]:
 def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
     """It is in the ledger once, and the producer publishes its message as if nothing had been."""
     line.lose_the_answer_to("INSERT INTO deliveries")
-    message = books.ledger.record(reading.read(EVENT))
+    (message,) = books.ledger.record(reading.read(EVENT))
     assert line.lost.is_set()
     assert message == Message("evt-1", "acme", "refund.completed", 0, books.row().queued_at)
-    assert books.ledger.record(reading.read(EVENT)) is None
+    assert books.ledger.record(reading.read(EVENT)) == []
     with pytest.raises(EventConflict):
         books.ledger.record(reading.read({**EVENT, "amount": "1"}))
 
@@ -59,6 +59,17 @@ def test_another_body_under_a_known_id_is_a_conflict_also_when_an_answer_was_los
     with pytest.raises(EventConflict):
         books.ledger.record(reading.read({**EVENT, "amount": "1"}))
     assert line.lost.is_set()
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO deliveries", "COMMIT\0"], ids=["before its end", "at its end"])
+def test_a_batch_whose_acceptance_was_lost_is_published(books: Books, line: Line, statement: str) -> None:
+    """All of it is in the ledger once, whether or not it was done before the answer was lost, with all its messages."""
+    events = [reading.read({**EVENT, "id": f"evt-{number}"}) for number in range(5)]
+    line.lose_the_answer_to(statement)
+    recorded = books.ledger.record_many(events)
+    assert line.lost.is_set()
+    assert sorted(message.id for message in recorded) == [event.id for event in events]
+    assert books.ledger.record_many(events) == []
 
 
 def test_a_machine_without_descriptors_is_a_busy_ledger(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

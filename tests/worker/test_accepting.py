@@ -45,6 +45,16 @@ def test_the_sweep_publishes_after_the_commit(system: System, database_url: str,
     assert sorted(str(request.webhook_id) for request in merchant.requests) == wanted
 
 
+def test_many_in_one_call_arrive_once_each(system: System, acme: str, event: Event) -> None:
+    """However often the call is made."""
+    merchant = system.merchant(acme)
+    wanted = [f"{acme}-{number:03}" for number in range(100)]
+    for _ in range(2):
+        assert deliver.many({**event, "id": event_id} for event_id in wanted) == wanted
+    system.wait_for_count(State.DELIVERED, 100)
+    assert sorted(str(request.webhook_id) for request in merchant.requests) == wanted
+
+
 def test_sent_by_name_is_recorded_by_the_worker(system: System, acme: str, event: Event) -> None:
     """A complete event from code without this package is recorded, then delivered; a second copy changes nothing."""
     merchant = system.merchant(acme)

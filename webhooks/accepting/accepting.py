@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from webhooks.accepting import reading
+from webhooks.accepting import batches, reading
 from webhooks.accepting.reading import Event
 from webhooks.errors import NotPossible
 from webhooks.model import Message
@@ -16,10 +16,10 @@ from webhooks.model import Message
 class Ledger(Protocol):
     """Where an event is recorded. Everything raises LedgerUnavailable or LedgerFault."""
 
-    def record(self, event: Event, *, wait: timedelta, queued: bool) -> Message | None:
-        """Record an event, due after `wait`; its message, which is published right away if `queued`, or None if known.
+    def record_many(self, events: Sequence[Event], *, wait: timedelta, queued: bool) -> Sequence[Message]:
+        """Record events, all or none, due after `wait`; return their messages, to be published right away if `queued`.
 
-        Raises EventConflict.
+        There is none for an event that is known. Raises EventConflict.
         """
 
     def is_recorded(self, delivery_id: str) -> bool:
@@ -32,13 +32,13 @@ class Publisher(Protocol):
     def may_try(self) -> bool:
         """Whether publishing makes sense now."""
 
-    def publish(self, message: Message, wait: timedelta) -> bool:
+    def publish_all(self, messages: Sequence[Message], wait: timedelta) -> None:
         """Publish, to be looked at after `wait`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepting:
-    """Accepts events. Whatever it raises, nothing was accepted.
+    """Accepts events. Whatever it raises, nothing was accepted; of many it says how many were all the same.
 
     `inside` records in the transaction that is open on somebody's connection. `max_age` is how old a delivery may get;
     a first attempt that is due within `ahead` has a message at once, and any other is left to the sweep.
@@ -46,7 +46,7 @@ class Accepting:
 
     ledger: Ledger
     publisher: Publisher
-    inside: Callable[[Any, Event], None]
+    inside: Callable[[Any, Iterable[Sequence[Event]]], None]
     max_age: timedelta
     ahead: timedelta
 
@@ -61,10 +61,26 @@ class Accepting:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger.
         queued = wait <= self.ahead and self.publisher.may_try()
-        message = self.ledger.record(event, wait=wait, queued=queued)
-        if message and queued:
-            self.publisher.publish(message, wait)
+        messages = self.ledger.record_many([event], wait=wait, queued=queued)
+        if queued:
+            self.publisher.publish_all(messages, wait)
         return event.id
+
+    def accept_many(self, given: object) -> list[str]:
+        """Accept events, batch by batch, each as a whole; return their ids in the order in which they were given.
+
+        Raises as `accept`, and names events by their position, counted from 0. InvalidEvent, and an id that is given
+        for two bodies, are found before anything is recorded. Whatever else comes up concerns one batch: those before
+        it are accepted, it and those after it are not, as the error says.
+        """
+        call = batches.read_all(given)
+        for batch in call.batches:
+            queued = self.publisher.may_try()
+            with call.told(batch):
+                messages = self.ledger.record_many(batch.events, wait=timedelta(), queued=queued)
+            if queued:
+                self.publisher.publish_all(call.in_order(messages), timedelta())
+        return call.ids
 
     def accept_by_name(self, given: object, message_id: str) -> None:
         """Accept an event that a message brought; one without an id has its message's, since that may come twice."""
@@ -83,5 +99,12 @@ class Accepting:
     def record(self, connection: Any, given: object) -> str:
         """Accept an event in the transaction that is open on `connection`, if it commits; see `webhooks.record`."""
         event = reading.read(given)
-        self.inside(connection, event)
+        self.inside(connection, [[event]])
         return event.id
+
+    def record_many(self, connection: Any, given: object) -> list[str]:
+        """Accept events in the transaction that is open on `connection`; see `webhooks.record_many`."""
+        call = batches.read_all(given)
+        with call.told():
+            self.inside(connection, (batch.events for batch in call.batches))
+        return call.ids

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from webhooks.celery.app import app
@@ -14,11 +16,18 @@ from webhooks.model import Message
 DELIVER = "webhooks.deliver"
 
 
-def publish(message: Message, wait: timedelta) -> None:
+@contextmanager
+def connected() -> Iterator[Callable[[Message, timedelta], None]]:
+    """Give what puts several messages on the broker by one connection; raises BrokerUnavailable."""
+    with told_apart(app), app.producer_or_acquire() as producer:
+        yield partial(publish, producer=producer)
+
+
+def publish(message: Message, wait: timedelta, **options: Any) -> None:
     """Put a message on the broker, to be looked at after `wait`; raises BrokerUnavailable."""
     identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
     headers = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
-    send((identity,), message.id, wait, headers=headers)
+    send((identity,), message.id, wait, headers=headers, **options)
 
 
 def send(args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:

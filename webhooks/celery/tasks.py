@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,13 +60,22 @@ class Deliver(Task):  # type: ignore[misc]
             raise NotPossible(f"deliver takes countdown or eta and no other option, not {', '.join(sorted(options))}")
         return self.AsyncResult(producing.accepting().accept(event, wait=_wait(countdown, eta)))
 
+    def many(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Accept many events; return their ids, in the order in which they were given, once all are in the ledger.
+
+        All are checked before any is recorded; then they are recorded in batches of some hundreds, each as a whole.
+        Raises as `delay`, naming events by their position in `events`, counted from 0. Those before the batch that an
+        error is about are accepted: `error.accepted` says how many, and the text says so too. The same call again
+        sends nothing of them anew, where each event has an id of its own.
+        """
+        return producing.accepting().accept_many(events)
+
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
         """Send the message at hand once more, with what came in it; raises BrokerUnavailable."""
         messages.send(args, self.request.id, wait, kwargs=kwargs)
 
 
-@app.task(bind=True, base=Deliver, name=messages.DELIVER, throws=(DeliveryFailed, Refused))  # type: ignore[untyped-decorator]
-def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
+def _work(task: Deliver, *args: Any, **kwargs: Any) -> None:
     """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
     In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason.
@@ -74,6 +83,9 @@ def deliver(task: Deliver, *args: Any, **kwargs: Any) -> None:
     from webhooks.celery import attempting  # noqa: PLC0415 - a worker's: producers load neither it nor what it needs
 
     attempting.work(task, args, kwargs)
+
+
+deliver: Deliver = app.task(bind=True, base=Deliver, name=messages.DELIVER, throws=(DeliveryFailed, Refused))(_work)
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

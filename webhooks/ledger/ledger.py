@@ -11,16 +11,17 @@ from cryptography.fernet import InvalidToken, MultiFernet
 from sqlalchemy import Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.accepting.reading import Event
-from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable, LocalFault
+from webhooks.errors import AnswerLost, LocalFault
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
+from webhooks.ledger.recording import Recording
 from webhooks.ledger.tables import attempts, deliveries
+from webhooks.ledger.unpublished import unpublished
 from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
 
 
-class Ledger:
+class Ledger(Recording):
     """The deliveries in PostgreSQL, as the workers and producers use them.
 
     `max_age` is the absolute limit of a delivery's age, `lease` how long an attempt may hold its delivery, and
@@ -38,65 +39,19 @@ class Ledger:
         recover_after: timedelta,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
-        self.database = database
-        self._patience = patience
+        super().__init__(database, max_age=max_age, recover_after=recover_after, patience=patience)
         self._cipher = cipher
-        self._max_age = max_age
         self._lease = lease
-        self._recover_after = recover_after
-
-    def record(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = True) -> Message | None:
-        """Accept an event; its first attempt is due after `wait`.
-
-        `queued` says that the caller publishes a message right away. Returns that message, or None when the event was
-        accepted before. Raises EventConflict when its id stands for another body, and LedgerUnavailable.
-        """
-        with self.database.within(self._patience):
-            new = self._recorded(event, self.values_of(event, wait=wait, queued=queued))
-            if new:
-                return Message(event.id, event.merchant_id, event.type, turn=0, queued_at=new[0].accepted_at)
-            same = {"the_id": event.id, "the_body_sha256": event.body_sha256}
-            if self.database.rows(statements.CONFLICT, same, repeatable=True):
-                raise EventConflict.of(event.id)
-            return None
-
-    def _recorded(self, event: Event, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        """Record once; where the answer was lost, find out whether it was this call that did it."""
-        try:
-            return self.database.rows(statements.RECORD, values)
-        except AnswerLost:
-            pass
-        try:
-            return self.database.rows(statements.RECORD, values) or self.database.rows(
-                statements.RECORDED, {"the_id": event.id, "the_body_sha256": event.body_sha256}
-            )
-        except LedgerUnavailable as error:
-            raise AnswerLost(
-                f"{error}; whether {event.id} was accepted is not known: hand the same event over again, with this id"
-            ) from None
-
-    def values_of(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = False) -> dict[str, Any]:
-        """Return the values with which `statements.RECORD` accepts an event.
-
-        Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
-        """
-        return {
-            "the_id": event.id,
-            "the_merchant_id": event.merchant_id,
-            "the_type": event.type,
-            "the_money": event.money,
-            "the_body": event.body,
-            "the_body_sha256": event.body_sha256,
-            "the_wait": wait,
-            "the_recover_after": self._recover_after if queued else timedelta(),
-            "the_queued": queued,
-            "the_max_age": self._max_age,
-        }
 
     def unqueue(self, delivery_id: str, turn: int) -> None:
         """Note that a message could not be published after all: the sweep publishes it as soon as it is due."""
         with self.database.within(self._patience):
             self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
+
+    def unqueue_all(self, messages: Sequence[Message]) -> None:
+        """Note it of several messages at once."""
+        with self.database.within(self._patience):
+            self.database.rows(unpublished(messages), repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether a delivery of this id was ever accepted."""

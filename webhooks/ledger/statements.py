@@ -50,32 +50,39 @@ def failed_for(reason: Reason) -> dict[str, Any]:
     }
 
 
-_STARTED = func.statement_timestamp()  # a caller's transaction may have begun long ago
-_DUE = _STARTED + _the("wait", Interval)
-
-RECORD = (
-    insert(deliveries)
-    .values(
-        **{name: _the(name) for name in ("id", "merchant_id", "type", "money", "body", "body_sha256")},
-        due_at=_DUE,
-        sweep_at=_DUE + _the("recover_after", Interval),
-        queued_at=case((_the("queued", Boolean), _STARTED)),
-        accepted_at=_STARTED,
-        expires_at=_STARTED + _the("max_age", Interval),
-    )
-    .on_conflict_do_nothing(index_elements=["id"])
-    .returning(deliveries.c.accepted_at)
+# A caller's transaction may have begun long ago: the statement's time counts. Events come as one array a column, so
+# that one statement takes one event or hundreds.
+RECORD = text("""
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(CAST(:the_ids AS text[]), CAST(:the_merchant_ids AS text[]), CAST(:the_types AS text[]),
+        CAST(:the_money AS boolean[]), CAST(:the_bodies AS bytea[]), CAST(:the_digests AS bytea[]))
+        AS given (id, merchant_id, type, money, body, body_sha256)
+), clashing AS (
+    SELECT FROM given JOIN deliveries USING (id) WHERE deliveries.body_sha256 <> given.body_sha256
 )
+INSERT INTO deliveries (id, merchant_id, type, money, body, body_sha256, due_at, sweep_at, queued_at, accepted_at,
+    expires_at)
+SELECT id, merchant_id, type, money, body, body_sha256, statement_timestamp() + CAST(:the_wait AS interval),
+    statement_timestamp() + CAST(:the_wait AS interval) + CAST(:the_recover_after AS interval),
+    CASE WHEN :the_queued THEN statement_timestamp() END, statement_timestamp(),
+    statement_timestamp() + CAST(:the_max_age AS interval)
+FROM given WHERE NOT EXISTS (SELECT FROM clashing)
+ON CONFLICT (id) DO NOTHING
+RETURNING id AS event_id, merchant_id, type, accepted_at
+""")
 
 # What was accepted just now, by a statement whose answer was lost.
-RECORDED = select(deliveries.c.accepted_at).where(
-    deliveries.c.id == _the("id"),
-    deliveries.c.body_sha256 == _the("body_sha256"),
-    deliveries.c.turn == 0,
-    deliveries.c.queued_at == deliveries.c.accepted_at,
-)
+RECORDED = text("""
+SELECT deliveries.id AS event_id, deliveries.merchant_id, deliveries.type, deliveries.accepted_at
+FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea[])) AS given (id, body_sha256)
+JOIN deliveries ON deliveries.id = given.id AND deliveries.body_sha256 = given.body_sha256
+WHERE deliveries.turn = 0 AND deliveries.queued_at = deliveries.accepted_at
+""")
 
-CONFLICT = select(deliveries.c.id).where(deliveries.c.id == _the("id"), deliveries.c.body_sha256 != _the("body_sha256"))
+CONFLICTS = text("""
+SELECT given.id FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea[])) AS given (id, body_sha256)
+JOIN deliveries ON deliveries.id = given.id AND deliveries.body_sha256 <> given.body_sha256
+""")
 
 # Every POST is signed, so that an address alone is none: by hand, the table's own check can be taken away.
 HAS_ADDRESS = and_(merchants.c.url.is_not(None), merchants.c.secret.is_not(None))
