@@ -4,7 +4,7 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY webhooks webhooks
 RUN python -m venv /opt/webhooks \
- && /opt/webhooks/bin/pip install --no-cache-dir --constraint constraints.txt .
+ && /opt/webhooks/bin/pip install --no-cache-dir --constraint constraints.txt '.[all]'
 
 FROM python:3.13-slim
 RUN useradd --system --create-home --home-dir /srv/webhooks webhooks

@@ -67,15 +67,26 @@ def rate(requests: list[Request]) -> float:
 
 def accepting(_bench: Bench) -> tuple[float, float]:
     """Accept: `deliver.delay` against a bare task's `delay`, calls a second."""
+    ours = per_second(lambda: deliver.delay({**EVENT, "merchant_id": "acme"}))
+    return ours, bare_accepting()
+
+
+def bulk(_bench: Bench) -> tuple[float, float]:
+    """Accept many: `deliver.many` of 1,000 against a bare task's `delay`, events a second."""
+    events = [{**EVENT, "merchant_id": "acme"}] * 1000
+    return 1000 * per_second(lambda: deliver.many(events), 5), bare_accepting()
+
+
+def bare_accepting() -> float:
+    """Return the rate at which a bare task is sent, and leave everything empty."""
     from benchmarks.bare import post  # noqa: PLC0415 - it reads the environment
 
-    ours = per_second(lambda: deliver.delay({**EVENT, "merchant_id": "acme"}))
     bare = per_second(lambda: post.delay("https://localhost/", json.dumps(EVENT)))
     with app.connection_for_write() as connection:
         connection.default_channel.queue_purge("bare")
         connection.default_channel.queue_purge("deliveries")
     parts.database().rows(text("TRUNCATE deliveries CASCADE"))
-    return ours, bare
+    return bare
 
 
 def per_second(call: Callable[[], object], count: int = 500) -> float:
@@ -179,7 +190,7 @@ def main() -> None:
     print(f"{'':<12}{'ours, 1/s':>12}{'other, 1/s':>12}{'ratio':>8}")
     with ExitStack() as stack:
         bench = Bench(stack)
-        for measure in (accepting, delivering, crowding, sweeping, neighbouring):
+        for measure in (accepting, bulk, delivering, crowding, sweeping, neighbouring):
             ours, other = measure(bench)
             print(f"{measure.__name__:<12}{ours:>12.1f}{other:>12.1f}{ours / other:>8.2f}   {measure.__doc__}")
             sys.stdout.flush()

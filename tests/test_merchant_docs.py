@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.wire.test_headers import PAGE
-from webhooks import intake
-from webhooks.intake import MAX_BODY_BYTES
+from webhooks.accepting import reading
+from webhooks.accepting.reading import MAX_BODY_BYTES
 from webhooks.policy.ladders import FAST_WAITS, SLOW_WAITS
 from webhooks.settings import Settings
 from webhooks.signing import DEFAULT_TOLERANCE, verify
@@ -90,7 +90,7 @@ def example(name: str) -> tuple[dict[str, str], bytes]:
 def test_the_request_shown_is_one_that_we_send(name: str) -> None:
     """Its body is made of its event as every body is, its headers are ours, and a row explains each that is."""
     headers, body = example(name)
-    event = intake.read(json.loads(body))
+    event = reading.read(json.loads(body))
     assert (event.id, event.merchant_id, event.body) == (headers["X-Webhook-Id"], "acme", body)
     assert headers.keys() == PAGE
     assert headers["User-Agent"] == USER_AGENT

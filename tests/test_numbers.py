@@ -13,7 +13,7 @@ from cryptography.fernet import Fernet
 import celeryconfig
 from webhooks import delivery
 from webhooks.celery import app as celery_app
-from webhooks.celery import broker, consuming, messages
+from webhooks.celery import broker, consuming, countdowns
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
 from webhooks.ledger import audit, backlog, database, taken
@@ -116,7 +116,7 @@ SAID = {
         f"For {str(OVERLAP).removesuffix('h')} hours (`--overlap`)",
     ],
     "docs/decisions.md": [
-        f"up to {messages._COUNTDOWNS:,} in one process",
+        f"up to {countdowns._MOST:,} in one process",
         f"{s(database._PATIENCE)} s, and {s(OURS.ledger_timeout)} s (`WEBHOOKS_LEDGER_TIMEOUT`) for a producer",
         f"It waits {s(OURS.broker_timeout)} s for an answer of the broker",
         f"({OURS.lane} by default, of {THREADS} threads in a worker)",

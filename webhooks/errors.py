@@ -23,7 +23,12 @@ from __future__ import annotations
 
 
 class WebhooksError(Exception):
-    """Everything this package raises on purpose; `str()` is one line for a person."""
+    """Everything this package raises on purpose; `str()` is one line for a person.
+
+    `accepted` is how many events of a call that brought many are accepted all the same, from the first on.
+    """
+
+    accepted = 0
 
 
 class Refused(WebhooksError):
@@ -39,13 +44,17 @@ class InvalidEvent(Refused, ValueError):
 
 
 class EventConflict(Refused):
-    """The id was accepted before with another body."""
+    """The id was accepted before with another body. `ids` are those of all events of which that is so."""
+
+    ids: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, *event_ids: str) -> EventConflict:
         """Say which ids they are."""
         verb = "was" if len(event_ids) == 1 else "were"
-        return cls(f"id: {', '.join(event_ids)} {verb} accepted before with another body; nothing was changed")
+        error = cls(f"id: {', '.join(event_ids)} {verb} accepted before with another body; nothing was changed")
+        error.ids = event_ids
+        return error
 
 
 class InvalidAddress(Refused, ValueError):

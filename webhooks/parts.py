@@ -6,7 +6,8 @@ import threading
 from contextlib import AbstractContextManager
 from functools import partial
 
-from webhooks.celery import lookouts, messages
+from webhooks import producing
+from webhooks.celery import countdowns, lookouts
 from webhooks.celery.app import DELIVERIES, app
 from webhooks.celery.lookouts import Lookout
 from webhooks.delivery import Courier
@@ -16,51 +17,24 @@ from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
-from webhooks.ledger.database import Database
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
-from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
-from webhooks.observing import log
-from webhooks.observing.observers import Observers
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
-from webhooks.publishing import Publisher
 from webhooks.release import Release
 from webhooks.settings import get_settings
 from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
-
-@once
-def observers() -> Observers:
-    """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.write])
-
-
-@once
-def database() -> Database:
-    """Return the way to PostgreSQL."""
-    return Database(get_settings().database_url.get_secret_value(), observers=observers())
-
-
-@once
-def ledger() -> Ledger:
-    """Return the ledger as producers and workers use it."""
-    settings = get_settings()
-    return Ledger(
-        database(),
-        settings.cipher,
-        max_age=settings.max_age,
-        lease=settings.lease,
-        recover_after=settings.recover_after,
-        patience=settings.ledger_timeout,
-    )
+# What producers have of it as well.
+observers, database, ledger = producing.observers, producing.database, producing.ledger
+publisher, accepting = producing.publisher, producing.accepting
 
 
 @once
@@ -162,12 +136,6 @@ def stopping() -> threading.Event:
 
 
 @once
-def publisher() -> Publisher:
-    """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger(), observers())
-
-
-@once
 def lookout() -> Lookout:
     """Return what looks at the broker's queues."""
     return lookouts.choose(get_settings().broker_url.get_secret_value(), app, Taken(database()))
@@ -189,7 +157,7 @@ def courier() -> Courier:
         wall_clock=WallClock(observers()),
         strangers=Strangers(observers()),
         observers=observers(),
-        may_count_down=lambda wait: wait <= horizon and messages.may_count_down() and publisher().may_try(),
+        may_count_down=lambda wait: wait <= horizon and countdowns.has_room() and publisher().may_try(),
     )
 
 

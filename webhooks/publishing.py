@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
 from webhooks.errors import BrokerUnavailable, LedgerFault, LedgerUnavailable
@@ -12,14 +13,21 @@ from webhooks.observing import facts, surroundings
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import Outage
 
+Send = Callable[[Message, timedelta], None]
+
 
 class Publisher:
-    """Publishes messages by `send`, which raises BrokerUnavailable."""
+    """Publishes messages by `send`, and several by what `connected` gives; both raise BrokerUnavailable."""
 
     def __init__(
-        self, send: Callable[[Message, timedelta], None], ledger: Ledger, observers: Observers = NOBODY
+        self,
+        send: Send,
+        ledger: Ledger,
+        connected: Callable[[], AbstractContextManager[Send]],
+        observers: Observers = NOBODY,
     ) -> None:
         self._send = send
+        self._connected = connected
         self._ledger = ledger
         self._observers = observers
         self._outage = Outage()
@@ -30,20 +38,32 @@ class Publisher:
 
     def publish(self, message: Message, wait: timedelta = timedelta()) -> bool:
         """Publish, to be looked at after `wait`. Returns whether the broker has it; if not, the sweep will publish."""
+        return self._published([message], wait, nullcontext(self._send))
+
+    def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> None:
+        """Publish several by one connection; those that the broker does not have, the sweep will publish."""
+        if messages:
+            self._published(messages, wait, self._connected())
+
+    def _published(self, messages: Sequence[Message], wait: timedelta, way: AbstractContextManager[Send]) -> bool:
+        published = 0
         try:
-            self._send(message, wait)
+            with way as send:
+                for message in messages:
+                    send(message, wait)
+                    published += 1
         except BrokerUnavailable as error:
             if self._outage.failed():
                 self._observers.tell(facts.BrokerAway(facts.BrokerUser.PUBLISHER, str(error)))
-            self._note_unpublished(message)
+            self._note_unpublished(messages[published:])
             return False
         if self._outage.worked():
             self._observers.tell(facts.BrokerBack(facts.BrokerUser.PUBLISHER))
         return True
 
-    def _note_unpublished(self, message: Message) -> None:
+    def _note_unpublished(self, messages: Sequence[Message]) -> None:
         try:
-            self._ledger.unqueue(message.id, message.turn)
+            self._ledger.unqueue_all(messages)
         except (LedgerUnavailable, LedgerFault):
-            # The row still says that it was published; the sweep finds out when it is well past its due time.
-            self._observers.tell(surroundings.MessageUnpublished(message.id))
+            # The rows still say that they were published; the sweep finds out when they are well past their due time.
+            self._observers.tell(surroundings.MessageUnpublished(messages[0].id, others=len(messages) - 1))

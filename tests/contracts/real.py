@@ -18,7 +18,8 @@ from tests.gate.clock import Clock, scripts_under_test
 from tests.ledger.books import Books
 from tests.merchant import Merchant, TestCA
 from tests.system import System
-from webhooks import intake, parts
+from webhooks import parts
+from webhooks.accepting import reading
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES
 from webhooks.gate.gate import Gate
@@ -110,7 +111,7 @@ class RealPublisherBench:
     def accept(self, delivery_id: str = "evt-1") -> Message:
         """Record an event."""
         event = {"id": delivery_id, "type": "refund.completed", "merchant_id": "acme"}
-        (message,) = parts.ledger().record(intake.read(event))
+        (message,) = parts.ledger().record(reading.read(event))
         return message
 
     @contextmanager

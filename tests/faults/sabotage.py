@@ -23,6 +23,7 @@ from webhooks.errors import LedgerUnavailable
 from webhooks.ledger import database
 from webhooks.ledger.backlog import Backlog, Due
 from webhooks.ledger.ledger import Ledger
+from webhooks.ledger.recording import Recording
 from webhooks.ledger.tables import deliveries
 from webhooks.model import Message, Outcome, State
 from webhooks.policy.answers import meaning
@@ -100,15 +101,15 @@ def the_dead_are_believed() -> None:
 
 def refusals_are_swallowed() -> None:
     """A producer hears that its event was accepted although the ledger was away."""
-    record = Ledger.record
+    record = Recording.record_many
 
-    def swallow(self: Ledger, event: Any, **options: Any) -> Sequence[Message]:
+    def swallow(self: Recording, events: Sequence[Any], **options: Any) -> Sequence[Message]:
         try:
-            return record(self, event, **options)
+            return record(self, events, **options)
         except LedgerUnavailable:
             return ()
 
-    Ledger.record = swallow  # type: ignore[method-assign]
+    Recording.record_many = swallow  # type: ignore[method-assign]
 
 
 def success_is_assumed() -> None:

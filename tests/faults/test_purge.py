@@ -10,7 +10,8 @@ import pytest
 
 from tests.merchant import Reply
 from tests.system import System
-from webhooks import app, deliver, intake, parts
+from webhooks import app, deliver, parts
+from webhooks.accepting import reading
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES
 from webhooks.model import State
@@ -99,7 +100,7 @@ def test_a_slow_worker_is_not_overtaken_by_the_sweep(system: System) -> None:
 
 def _count_down(event: dict[str, str], wait: timedelta) -> None:
     """Accept an event and have it wait in a worker's memory, as a retry does."""
-    (message,) = parts.ledger().record(intake.read(event), wait=wait)
+    (message,) = parts.ledger().record(reading.read(event), wait=wait)
     messages.publish(message, wait)
 
 

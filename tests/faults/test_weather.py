@@ -17,7 +17,7 @@ from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
 from webhooks import deliver, parts
-from webhooks.celery import tasks
+from webhooks.celery import attempting
 from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.demo.stage import wait_until
@@ -175,7 +175,7 @@ def test_a_row_that_is_gone_takes_no_thread_along(system: System, caplog: pytest
     merchant.answer_with(delete_the_row)
     message = courier.accept({**EVENT, "id": "evt-1"})
     with pytest.raises(Retry):
-        tasks._attempt(message)
+        attempting.attempt(message)
     assert [record.message.split(": ")[:2] for record in caplog.records] == [["delivery.interrupted", "delivery evt-1"]]
     assert caplog.records[0].levelname == "ERROR"
 
@@ -200,7 +200,7 @@ def test_a_secret_that_cannot_be_read_is_told(system: System, caplog: pytest.Log
     message = courier.accept({**EVENT, "id": "evt-1"})
     system.sql("UPDATE endpoints SET secret = decode('00', 'hex')")
     with pytest.raises(Retry):
-        tasks._attempt(message)
+        attempting.attempt(message)
     assert "a secret of endpoint acme cannot be decrypted" in caplog.text
     assert "ledger.away" not in caplog.text
     assert (merchant.requests, system.delivery("evt-1")["attempts"]) == ([], 0)

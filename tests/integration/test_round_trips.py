@@ -21,12 +21,13 @@ class Counted:
     """What was sent while counting."""
 
     statements: int = 0
+    transactions: int = 0  # of several statements
     commands: dict[str, int]
 
 
 @contextmanager
 def counting(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """Count the statements that go to PostgreSQL, and the commands that Redis ran, by name."""
+    """Count the statements and transactions that go to PostgreSQL, and the commands that Redis ran, by name."""
     counted = Counted()
     database = parts.database()
     run = database._run
@@ -35,8 +36,15 @@ def counting(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counte
         counted.statements += 1
         return run(*arguments)
 
+    transaction = database.transaction
+
+    def counting_transaction() -> Any:
+        counted.transactions += 1
+        return transaction()
+
     client = system.redis()
     monkeypatch.setattr(database, "_run", counting_run)
+    monkeypatch.setattr(database, "transaction", counting_transaction)
     client.config_resetstat()
     yield counted
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from tests.merchant import Merchant, Request
 from tests.system import SECRET, System
 from tests.wire.test_signing import independent_hmac
 from webhooks import parts
-from webhooks.intake import IDENTITY
+from webhooks.accepting.reading import IDENTITY
 from webhooks.model import State
 from webhooks.policy.decisions import Delivered, RetryAt
 

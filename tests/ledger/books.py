@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.fernet import MultiFernet
 from sqlalchemy import text
 
-from webhooks import intake
+from webhooks.accepting import reading
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.database import Database
 from webhooks.ledger.endpoints import Endpoints
@@ -39,7 +39,7 @@ class Books:
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
         """Record an event whose message is on its way."""
         event = {"id": delivery_id, "type": "refund.completed", "merchant_id": merchant_id}
-        (message,) = self.ledger.record(intake.read(event))
+        (message,) = self.ledger.record(reading.read(event))
         return message
 
     def register(self, merchant_id: str = "acme") -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from tests.ledger.books import RECOVER_AFTER, Books
-from webhooks import intake
+from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
 from webhooks.ledger.views import Holding
 from webhooks.model import Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
@@ -35,7 +35,7 @@ def test_a_claim_makes_every_other_message_stale(books: Books) -> None:
 def test_a_claim_before_its_time_is_refused(books: Books) -> None:
     """A worker whose clock is ahead shortens no wait: the sweep publishes the delivery again when it is due."""
     books.register()
-    (message,) = books.ledger.record(intake.read(EVENT), wait=timedelta(hours=1))
+    (message,) = books.ledger.record(reading.read(EVENT), wait=timedelta(hours=1))
     assert books.ledger.claim(message) is Unclaimed.STALE
     row = books.row()
     assert (row.queued_at, row.sweep_at, row.attempts) == (None, row.due_at, 0)
@@ -334,11 +334,11 @@ def test_pruning_forgets_bodies_and_attempts_and_keeps_the_outcome(books: Books)
 
 def test_the_same_event_is_known_after_pruning(books: Books) -> None:
     """An event that comes again after its body was pruned is still the same event."""
-    from webhooks import intake  # noqa: PLC0415
+    from webhooks.accepting import reading  # noqa: PLC0415
 
     books.register()
     books.finish(books.claim(books.accept()), Outcome.DELIVERED, Delivered())
     books.age(timedelta(days=31))
     books.pruning.prune()
     event = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
-    assert books.ledger.record(intake.read(event)) == []
+    assert books.ledger.record(reading.read(event)) == []

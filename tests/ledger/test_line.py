@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from tests.ledger.books import Books
 from tests.ledger.line import Line
-from webhooks import intake
+from webhooks.accepting import reading
 from webhooks.demo.stage import wait_until
 from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
 from webhooks.ledger.connecting import is_alive
@@ -52,21 +52,32 @@ def books(line: Line, told: list[Fact]) -> Iterator[Books]:
 def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
     """It is in the ledger once, and the producer publishes its message as if nothing had been."""
     line.lose_the_answer_to("INSERT INTO deliveries")
-    (message,) = books.ledger.record(intake.read(EVENT))
+    (message,) = books.ledger.record(reading.read(EVENT))
     assert line.lost.is_set()
     assert message == Message("evt-1", "acme", "refund.completed", 0, books.row().queued_at)
-    assert books.ledger.record(intake.read(EVENT)) == []
+    assert books.ledger.record(reading.read(EVENT)) == []
     with pytest.raises(EventConflict):
-        books.ledger.record(intake.read({**EVENT, "amount": "1"}))
+        books.ledger.record(reading.read({**EVENT, "amount": "1"}))
 
 
 def test_another_body_under_a_known_id_is_a_conflict_also_when_an_answer_was_lost(books: Books, line: Line) -> None:
     """What was accepted before is not taken for what this call has done."""
-    books.ledger.record(intake.read(EVENT))
+    books.ledger.record(reading.read(EVENT))
     line.lose_the_answer_to("INSERT INTO deliveries")
     with pytest.raises(EventConflict):
-        books.ledger.record(intake.read({**EVENT, "amount": "1"}))
+        books.ledger.record(reading.read({**EVENT, "amount": "1"}))
     assert line.lost.is_set()
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO deliveries", "COMMIT\0"], ids=["before its end", "at its end"])
+def test_a_batch_whose_acceptance_was_lost_is_published(books: Books, line: Line, statement: str) -> None:
+    """All of it is in the ledger once, whether or not it was done before the answer was lost, with all its messages."""
+    events = [reading.read({**EVENT, "id": f"evt-{number}"}) for number in range(5)]
+    line.lose_the_answer_to(statement)
+    recorded = books.ledger.record_many(events)
+    assert line.lost.is_set()
+    assert sorted(message.id for message in recorded) == [event.id for event in events]
+    assert books.ledger.record_many(events) == []
 
 
 def test_a_machine_without_descriptors_is_a_busy_ledger(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +162,7 @@ def test_a_line_that_stands_still_holds_nobody_for_long(books: Books, line: Line
 
     def hand_over() -> None:
         with pytest.raises(LedgerUnavailable):
-            books.ledger.record(intake.read(EVENT))
+            books.ledger.record(reading.read(EVENT))
         heard.set()
 
     with line.standing_still():
@@ -160,7 +171,7 @@ def test_a_line_that_stands_still_holds_nobody_for_long(books: Books, line: Line
         assert heard.wait(10)
         producer.join()
     books.ledger._patience = timedelta(seconds=10)
-    books.ledger.record(intake.read(EVENT))
+    books.ledger.record(reading.read(EVENT))
     assert len(books.sql("SELECT id FROM deliveries")) == 1
 
 

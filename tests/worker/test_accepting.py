@@ -8,7 +8,8 @@ import psycopg2
 import pytest
 
 from tests.system import System
-from webhooks import app, deliver, intake, record
+from webhooks import app, deliver, record
+from webhooks.accepting import reading
 from webhooks.errors import NotPossible
 from webhooks.model import State
 
@@ -44,6 +45,16 @@ def test_the_sweep_publishes_after_the_commit(system: System, database_url: str,
     assert sorted(str(request.webhook_id) for request in merchant.requests) == wanted
 
 
+def test_many_in_one_call_arrive_once_each(system: System, acme: str, event: Event) -> None:
+    """However often the call is made."""
+    merchant = system.merchant(acme)
+    wanted = [f"{acme}-{number:03}" for number in range(100)]
+    for _ in range(2):
+        assert deliver.many({**event, "id": event_id} for event_id in wanted) == wanted
+    system.wait_for_count(State.DELIVERED, 100)
+    assert sorted(str(request.webhook_id) for request in merchant.requests) == wanted
+
+
 def test_sent_by_name_is_recorded_by_the_worker(system: System, acme: str, event: Event) -> None:
     """A complete event from code without this package is recorded, then delivered; a second copy changes nothing."""
     merchant = system.merchant(acme)
@@ -67,7 +78,7 @@ def test_by_name_without_an_id_twice_is_one_delivery(system: System, acme: str, 
     system.wait_for_count(State.DELIVERED, 2)
     system.wait_until(lambda: not system.redis().llen("deliveries"), "both messages have been read")
     assert len(merchant.requests) == 2
-    named = intake.id_from(f"{acme}-{task_id}")
+    named = reading.id_from(f"{acme}-{task_id}")
     assert {request.webhook_id for request in merchant.requests} == {f"{acme}-after", named}
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from functools import cached_property
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
-import click
 from celery import Celery
 from celery.loaders.app import AppLoader
 from celery.utils.imports import cwd_in_path
-from click.core import ParameterSource
 from kombu.entity import Exchange, Queue
 
-from webhooks.errors import SettingsError, WebhooksError
+from webhooks.errors import SettingsError
 from webhooks.process import redis_url
+from webhooks.process.ending import needing
 from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
@@ -128,17 +126,21 @@ class Loader(AppLoader):  # type: ignore[misc]
         return celery_settings(get_settings())
 
 
-def end(error: WebhooksError) -> NoReturn:
-    """End this process with one line."""
-    click.echo(f"webhooks: {error}", err=True)
-    sys.exit(2)
-
-
 class App(Celery):  # type: ignore[misc]
     """A Celery application whose broker is ours, whatever is in the environment for somebody else's."""
 
     backend_cls = "webhooks.celery.results:NoResults"
     control_cls = "webhooks.celery.control:Control"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.user_options  # Celery has made an empty one
+
+    @cached_property
+    def user_options(self) -> Any:
+        """What Celery's own command asks an application for, and nobody else: all that it needs is loaded here."""
+        with needing("worker"):
+            return import_module("webhooks.celery.commands").OPTIONS
 
     def _connection(self, _url: str, *args: Any, **options: Any) -> Any:
         # Celery would prefer a CELERY_BROKER_URL, which is there for an application of the producer's own.
@@ -149,27 +151,6 @@ app = App(
     "webhooks",
     loader=Loader,
     log="webhooks.celery.logs:Logs",
-    include=["webhooks.celery.tasks", "webhooks.celery.starting"],
+    include=[f"webhooks.celery.{name}" for name in ("tasks", "chores", "control", "starting")],
     set_as_current=False,
-)
-
-
-def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:
-    """Say a mistake in the settings in one line, before any Celery command runs on them."""
-    if context.resilient_parsing:
-        return
-    if "://" in os.environ.get("FLOWER_PORT", ""):
-        # Kubernetes sets it so in every pod where a Service has the name flower, and Flower would end on it.
-        del os.environ["FLOWER_PORT"]
-    try:
-        if context.find_root().get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-            raise SettingsError("-b, --broker is not used: the broker is WEBHOOKS_BROKER_URL")
-        celery_settings(get_settings())
-    except WebhooksError as error:
-        end(error)
-
-
-# Celery offers no hook before a command of its own; an option that nobody sees is parsed by each of them.
-app.user_options["preload"].add(
-    click.Option(["--webhooks-settings"], hidden=True, is_eager=True, expose_value=False, callback=_check_settings)
 )

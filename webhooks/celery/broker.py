@@ -8,10 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from celery import Celery
-from kombu.exceptions import KombuError
 
 from webhooks.celery.app import SWEEP
-from webhooks.errors import BrokerUnavailable
+from webhooks.celery.faults import told_apart
 from webhooks.settings import get_settings
 
 BELIEVED = timedelta(seconds=30)
@@ -49,14 +48,3 @@ def channel_to(app: Celery, *, fresh: bool = False) -> Iterator[Any]:
 
 def _patience_s() -> float:
     return get_settings().broker_timeout.total_seconds()
-
-
-@contextmanager
-def told_apart(app: Celery) -> Iterator[None]:
-    """Name every fault of the way to the broker BrokerUnavailable."""
-    connection = app.connection_for_write()
-    try:
-        yield
-    except (KombuError, OSError, *connection.connection_errors, *connection.channel_errors) as error:
-        first_line = str(error).strip().partition("\n")[0]  # such as: certificate verify failed
-        raise BrokerUnavailable(f"the broker cannot be reached: {first_line or type(error).__name__}") from error

@@ -7,9 +7,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, Reject
 
-from webhooks import intake, parts
+from webhooks import parts
+from webhooks.accepting import reading
+from webhooks.celery import messages
+from webhooks.celery.endings import waiting
 from webhooks.errors import BrokerUnavailable, InvalidEvent, LedgerFault, LedgerUnavailable, Refused
 from webhooks.observing.surroundings import EventRefused, EventWaits
 from webhooks.policy.decisions import AFTER_OUR_FAULT
@@ -18,19 +21,12 @@ _NOTATION = frozenset({"date", "datetime", "decimal", "time", "uuid"})  # what k
 _LONGEST_WHERE = 200
 
 
-class Waiting(Exception):
-    """Shown in Flower on a RETRY; the text says what the delivery waits for."""
-
-
 class ByName(Protocol):
     """What is needed of the task at hand."""
 
     @property
     def request(self) -> Any:
         """Its message, as Celery knows it."""
-
-    def apply_async(self, args: tuple[Any, ...]) -> Any:
-        """Accept an event."""
 
     def put_back(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], wait: timedelta) -> None:
         """Send the message at hand once more, as it came; raises BrokerUnavailable."""
@@ -51,12 +47,11 @@ def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> N
     """Record an event by name, or note why not: its producer hears nothing."""
     event: object = None
     try:
-        event = the_event(args, kwargs)
+        event = messages.the_event(args, kwargs)
         _refuse_notation(event, "event")
-        if not _is_known_identity(event):
-            task.apply_async((_named(event, task.request.id),))
+        parts.accepting().accept_by_name(event, task.request.id)
     except Refused as refusal:
-        refused = intake.RefusedEvent.of(event, task.request.id, str(refusal))
+        refused = reading.RefusedEvent.of(event, task.request.id, str(refusal))
         parts.refusals().note(refused)
         parts.observers().tell(EventRefused(**asdict(refused)))
         raise
@@ -77,33 +72,8 @@ def _refuse_notation(value: object, where: str) -> None:
             pass
 
 
-def _named(event: object, task_id: str) -> object:
-    """Give an event without an id its message's: a message that comes twice is one delivery."""
-    return {**event, "id": intake.id_from(task_id)} if isinstance(event, dict) and "id" not in event else event
-
-
 def _keep(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     try:
         task.put_back(args, kwargs, AFTER_OUR_FAULT)
     except BrokerUnavailable as error:
         raise Reject(str(error), requeue=True) from None
-
-
-def _is_known_identity(event: object) -> bool:
-    """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
-    if not isinstance(event, dict) or event.keys() != intake.IDENTITY:
-        return False
-    return parts.ledger().is_recorded(intake.read(event).id)
-
-
-def waiting(what: str) -> Retry:
-    """Return what ends a task that waits, with a word of what for."""
-    return Retry(what, exc=Waiting(what))
-
-
-def the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
-    """Return a task's one argument. Raises InvalidEvent where there is none, or another."""
-    values = [*args, *kwargs.values()]
-    if len(values) != 1 or (kwargs and "event" not in kwargs):
-        raise InvalidEvent("deliver takes one argument, the event")
-    return values[0]

@@ -10,9 +10,9 @@ from typing import Any
 from celery.worker.consumer import Consumer
 
 from webhooks import parts
+from webhooks.accepting.reading import RefusedEvent
 from webhooks.celery import channel
 from webhooks.celery.app import DELIVER
-from webhooks.intake import RefusedEvent
 from webhooks.observing.surroundings import ConnectionUnclosed, EventRefused, EventUnlisted, MessageUnacknowledged
 
 _STEP_S, _LONGEST_S = 0.2, 2.0  # Celery's own waits grow to 30 s, and cannot be set

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from celery.worker import state as worker_state
-
-from webhooks.celery import broker
 from webhooks.celery.app import DELIVER, app
+from webhooks.celery.faults import told_apart
+from webhooks.errors import InvalidEvent
 from webhooks.model import Message
 
-_COUNTDOWNS = 2000  # waiting messages in one worker's memory (I7); what is more waits in the ledger
+
+@contextmanager
+def connected() -> Iterator[Callable[[Message, timedelta], None]]:
+    """Give what puts several messages on the broker by one connection; raises BrokerUnavailable."""
+    with told_apart(app), app.producer_or_acquire() as producer:
+        yield partial(publish, producer=producer)
 
 
-def publish(message: Message, wait: timedelta) -> None:
+def publish(message: Message, wait: timedelta, **options: Any) -> None:
     """Put a message on the broker, to be looked at after `wait`; raises BrokerUnavailable."""
     identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
     headers: dict[str, Any] = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
     if message.lane is not None:
         headers["lane"] = message.lane
-    send((identity,), message.id, wait, headers=headers)
+    send((identity,), message.id, wait, headers=headers, **options)
 
 
 def send(args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
     """Send a message of our task; its id is the delivery's, so that a delivery is one line in Flower."""
     countdown = wait.total_seconds() or None
-    with broker.told_apart(app):
+    with told_apart(app):
         app.send_task(DELIVER, args, task_id=task_id, countdown=countdown, retry=False, ignore_result=True, **options)
 
 
@@ -52,6 +58,9 @@ def queued_at(headers: Mapping[str, Any]) -> datetime | None:
         return None
 
 
-def may_count_down() -> bool:
-    """Whether this process has room in its memory for one more message that waits."""
-    return len(worker_state.scheduled_requests) < _COUNTDOWNS
+def the_event(args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any]) -> object:
+    """Return a task's one argument. Raises InvalidEvent where there is none, or another."""
+    values = [*args, *kwargs.values()]
+    if len(values) != 1 or (kwargs and "event" not in kwargs):
+        raise InvalidEvent("deliver takes one argument, the event")
+    return values[0]

@@ -7,9 +7,10 @@ from typing import Any
 from celery.signals import worker_init, worker_shutting_down
 
 from webhooks import parts
-from webhooks.celery.app import app, end
+from webhooks.celery.app import app
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
 from webhooks.observing.facts import LedgerAwayAtStart
+from webhooks.process.ending import end
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

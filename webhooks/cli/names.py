@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from webhooks import intake
+from webhooks.accepting import reading
 
 
 class MerchantId(click.ParamType[str]):
@@ -16,7 +16,7 @@ class MerchantId(click.ParamType[str]):
 
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
         """Check it."""
-        return intake.checked_name("merchant_id", value)
+        return reading.checked_name("merchant_id", value)
 
 
 merchant_argument = click.argument("merchant_id", type=MerchantId())

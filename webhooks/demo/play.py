@@ -17,7 +17,8 @@ from typing import Any
 import trustme
 from cryptography.fernet import Fernet
 
-from webhooks import deliver, intake, parts
+from webhooks import deliver, parts
+from webhooks.accepting import reading
 from webhooks.demo.cast import BORN_AGAIN, OPENERS, PAUSES, ROLES, SHORT_STEPS, Role, seconds
 from webhooks.demo.embedded import Servers, free_port
 from webhooks.demo.journey import Journey
@@ -68,7 +69,7 @@ def _event(number: int, line: str) -> dict[str, Any]:
     if not isinstance(event, dict) or event.get("merchant_id") not in known or "id" not in event:
         raise InvalidEvent(f"line {number}: the demo wants an object with an id and a merchant_id of {sorted(known)}")
     try:
-        intake.read(event)
+        reading.read(event)
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error}") from None
     return event

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, NOT_QUEUED, REMOVED, ends_claim_of, failed_for
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, REMOVED, ends_claim_of, failed_for
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
+from webhooks.ledger.unpublished import unpublished
 from webhooks.model import Message, Outcome, Reason, State
 
 _NOW = func.now()
@@ -191,16 +192,7 @@ class Backlog:
 
     def leave(self, messages: Sequence[Message]) -> None:
         """Note that these were not published after all: the next tick takes them again."""
-        self._database.rows(
-            update(deliveries)
-            .where(
-                tuple_(deliveries.c.id, deliveries.c.turn).in_([(message.id, message.turn) for message in messages]),
-                deliveries.c.state == State.PENDING,
-                deliveries.c.sending_since.is_(None),
-            )
-            .values(**NOT_QUEUED),
-            repeatable=True,
-        )
+        self._database.rows(unpublished(messages), repeatable=True)
 
     def held_endpoints(self) -> HeldEndpoints:
         """Return the endpoints whose held deliveries may go, by address and operator, or end, since it was removed.

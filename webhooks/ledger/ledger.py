@@ -11,18 +11,17 @@ from cryptography.fernet import InvalidToken, MultiFernet
 from sqlalchemy import Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable, LocalFault
-from webhooks.intake import Event
+from webhooks.errors import AnswerLost, LocalFault
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
+from webhooks.ledger.recording import Recording
 from webhooks.ledger.tables import attempts, deliveries, events
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed, delivery_id_of, event_of
+from webhooks.ledger.unpublished import unpublished
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed, event_of
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
 
-_TOLD = 3  # of the ids of a batch, in an error
 
-
-class Ledger:
+class Ledger(Recording):
     """The deliveries in PostgreSQL, as the workers and producers use them.
 
     `max_age` is the absolute limit of a delivery's age, `lease` how long an attempt may hold its delivery, and
@@ -40,72 +39,19 @@ class Ledger:
         recover_after: timedelta,
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
-        self.database = database
-        self._patience = patience
+        super().__init__(database, max_age=max_age, recover_after=recover_after, patience=patience)
         self._cipher = cipher
-        self._max_age = max_age
         self._lease = lease
-        self._recover_after = recover_after
-
-    def record(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = True) -> Sequence[Message]:
-        """Accept an event; see `record_many`."""
-        return self.record_many([event], wait=wait, queued=queued)
-
-    def record_many(
-        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = True
-    ) -> Sequence[Message]:
-        """Accept events, all or none, in one statement; their first attempts are due after `wait`.
-
-        `queued` says that the caller publishes the messages right away. Returns these, one for each endpoint that wants
-        an event; none for an event that was accepted before. Raises EventConflict when an id stands for another body,
-        and LedgerUnavailable.
-        """
-        with self.database.within(self._patience):
-            rows = self._recorded(self.values_of(events, wait=wait, queued=queued))
-            if len({row.event_id for row in rows}) < len(events):
-                conflicts = self.database.rows(statements.CONFLICTS, values_of_known(events), repeatable=True)
-                if conflicts:
-                    raise EventConflict.of(*(row.id for row in conflicts))
-            return [_first_message(row) for row in rows if row.endpoint_id is not None]
-
-    def _recorded(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        """Record once; where the answer was lost, find out whether it was this call that did it."""
-        try:
-            return self.database.rows(statements.RECORD, values)
-        except AnswerLost:
-            pass
-        known = {name: values[name] for name in ("the_ids", "the_digests")}
-        try:
-            return self.database.rows(statements.RECORD, values) or self.database.rows(statements.RECORDED, known)
-        except LedgerUnavailable as error:
-            ids = ", ".join(values["the_ids"][:_TOLD])
-            raise AnswerLost(
-                f"{error}; whether {ids} was accepted is not known: hand the same event over again, with this id"
-            ) from None
-
-    def values_of(
-        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = False
-    ) -> dict[str, Any]:
-        """Return the values with which `statements.RECORD` accepts events.
-
-        Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
-        """
-        return {
-            **values_of_known(events),
-            "the_merchant_ids": [event.merchant_id for event in events],
-            "the_types": [event.type for event in events],
-            "the_money": [event.money for event in events],
-            "the_bodies": [event.body for event in events],
-            "the_wait": wait,
-            "the_recover_after": self._recover_after if queued else timedelta(),
-            "the_queued": queued,
-            "the_max_age": self._max_age,
-        }
 
     def unqueue(self, delivery_id: str, turn: int) -> None:
         """Note that a message could not be published after all: the sweep publishes it as soon as it is due."""
         with self.database.within(self._patience):
             self.database.rows(statements.UNQUEUE, {"the_id": delivery_id, "the_turn": turn}, repeatable=True)
+
+    def unqueue_all(self, messages: Sequence[Message]) -> None:
+        """Note it of several messages at once."""
+        with self.database.within(self._patience):
+            self.database.rows(unpublished(messages), repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether the event of this delivery was ever accepted."""
@@ -240,16 +186,6 @@ class Ledger:
         """Undo a claim that led to no POST: a fault of ours spends nothing (I10). It is tried again after `wait`."""
         values = {"the_id": delivery_id, "the_turn": turn, "the_wait": wait}
         self.database.rows(statements.HAND_BACK, values, repeatable=True)
-
-
-def values_of_known(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the values with which the ledger tells whether it knows events."""
-    return {"the_ids": [event.id for event in events], "the_digests": [event.body_sha256 for event in events]}
-
-
-def _first_message(row: Row[Any]) -> Message:
-    delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
-    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, lane=row.lane)
 
 
 def _turn_of(message: Message) -> dict[str, Any]:

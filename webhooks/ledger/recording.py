@@ -1,53 +1,121 @@
-"""Accepting an event inside the caller's own transaction: it counts if, and only if, the caller commits (D10)."""
+"""Recording events in the ledger: each once, whatever becomes of the answer. One clock counts: the database's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from inspect import iscoroutinefunction
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, TextClause
-from sqlalchemy.dialects.postgresql.psycopg2 import dialect
+from sqlalchemy import Row
 
-from webhooks import intake
-from webhooks.errors import EventConflict, NotPossible
+from webhooks.accepting.reading import Event
+from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
 from webhooks.ledger import statements
-from webhooks.ledger.ledger import Ledger, values_of_known
+from webhooks.ledger.database import Database, Transaction
+from webhooks.model import Message, delivery_id_of
 
-_WANTED = "record takes a SQLAlchemy Connection or Session, or a DB-API connection"
-
-
-def record(ledger: Ledger, connection: Any, event: Mapping[str, Any]) -> str:
-    """Record an event in the transaction that is open on `connection`; see `webhooks.record`."""
-    accepted = intake.read(event)
-    connection = _usable(connection)
-    known = not _rows(connection, statements.RECORD, ledger.values_of([accepted]))
-    if known and _rows(connection, statements.CONFLICTS, values_of_known([accepted])):
-        raise EventConflict.of(accepted.id)
-    return accepted.id
+_TOLD = 3  # of the ids of a batch, in an error
 
 
-def _usable(given: Any) -> Any:
-    """Return the connection whose transaction it is; raises NotPossible for what has none."""
-    if hasattr(given, "run_sync"):  # of SQLAlchemy's asyncio, as a connection or a session
-        raise NotPossible(f"{_WANTED}; with SQLAlchemy's asyncio: await connection.run_sync(record, event)")
-    if not isinstance(given, Connection) and callable(getattr(given, "connection", None)):
-        given = given.connection()  # a Session, plain or scoped; naming its class would import the whole ORM
-    if isinstance(given, Connection):
-        if given.dialect.name != "postgresql":
-            raise NotPossible(f"{_WANTED} to the ledger's PostgreSQL, not to {given.dialect.name}")
-        return given
-    if not callable(getattr(given, "cursor", None)) or iscoroutinefunction(getattr(given, "commit", None)):
-        raise NotPossible(f"{_WANTED}, not a {type(given).__name__}")
-    return given
+class Recording:
+    """Where events are recorded; see `Ledger` for what it is made with."""
+
+    def __init__(
+        self, database: Database, *, max_age: timedelta, recover_after: timedelta, patience: timedelta
+    ) -> None:
+        self.database = database
+        self._max_age = max_age
+        self._recover_after = recover_after
+        self._patience = patience
+
+    def record(self, event: Event, *, wait: timedelta = timedelta(), queued: bool = True) -> Sequence[Message]:
+        """Accept an event; see `record_many`."""
+        return self.record_many([event], wait=wait, queued=queued)
+
+    def record_many(
+        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = True
+    ) -> Sequence[Message]:
+        """Accept events of different ids, all or none, in one statement; their first attempts are due after `wait`.
+
+        `queued` says that the caller publishes the messages right away. Returns these, one for each endpoint that wants
+        an event; none for an event that was accepted before. Raises EventConflict when an id stands for another body,
+        and LedgerUnavailable.
+        """
+        with self.database.within(self._patience):
+            rows = self._recorded(self.values_of(events, wait=wait, queued=queued))
+            return [_first_message(row) for row in rows if row.endpoint_id is not None]
+
+    def _recorded(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        """Record once; where the answer was lost, find out whether it was this call that did it."""
+        try:
+            return self._record(values)
+        except AnswerLost:
+            pass
+        try:
+            return self._record(values) or self.database.rows(statements.RECORDED, _known(values))
+        except LedgerUnavailable as error:
+            ids = ", ".join(values["the_ids"][:_TOLD])
+            raise AnswerLost(
+                f"{error}; whether {ids} was accepted is not known: hand the same event over again, with this id"
+            ) from None
+
+    def _record(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        """Record in one statement, or not at all where an id stands for another body.
+
+        The statement sees such ids, but for those that somebody else records at this very moment: so several events
+        take a transaction, which can still be given up.
+        """
+        if len(values["the_ids"]) == 1:
+            return _record_on(self.database, values)
+        try:
+            return self._record_together(values)
+        except LedgerUnavailable as error:
+            if type(error) is not LedgerUnavailable:
+                raise
+        return self._record_together(values)  # a connection that breaks before the end has done nothing
+
+    def _record_together(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        with self.database.transaction() as together:
+            return _record_on(together, values)
+
+    def values_of(
+        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = False
+    ) -> dict[str, Any]:
+        """Return the values with which `statements.RECORD` accepts events.
+
+        Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
+        """
+        return {
+            **values_of_known(events),
+            "the_merchant_ids": [event.merchant_id for event in events],
+            "the_types": [event.type for event in events],
+            "the_money": [event.money for event in events],
+            "the_bodies": [event.body for event in events],
+            "the_wait": wait,
+            "the_recover_after": self._recover_after if queued else timedelta(),
+            "the_queued": queued,
+            "the_max_age": self._max_age,
+        }
 
 
-def _rows(connection: Any, statement: TextClause, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
-    if isinstance(connection, Connection):
-        return connection.execute(statement, values).all()
-    compiled = statement.compile(dialect=dialect())  # type: ignore[no-untyped-call]
-    with closing(connection.cursor()) as cursor:
-        cursor.execute(str(compiled), {**compiled.params, **values})
-        rows: Sequence[Sequence[Any]] = cursor.fetchall()
-        return rows
+def values_of_known(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the values with which the ledger tells whether it knows events."""
+    return {"the_ids": [event.id for event in events], "the_digests": [event.body_sha256 for event in events]}
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in ("the_ids", "the_digests")}
+
+
+def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequence[Row[Any]]:
+    recorded = ledger.rows(statements.RECORD, values)
+    if len({row.event_id for row in recorded}) < len(values["the_ids"]):
+        conflicts = ledger.rows(statements.CONFLICTS, _known(values))
+        if conflicts:
+            raise EventConflict.of(*(row.id for row in conflicts))
+    return recorded
+
+
+def _first_message(row: Row[Any]) -> Message:
+    delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
+    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, lane=row.lane)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 
-from webhooks.intake import RefusedEvent
+from webhooks.accepting.reading import RefusedEvent
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import refused_events
 

@@ -130,8 +130,9 @@ def _around(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one lin
                 f"{number} of deliveries that are not in this ledger, {latest} the latest; does another deployment use "
                 "this Redis? Give each a WEBHOOKS_NAMESPACE of its own"
             )
-        case surroundings.MessageUnpublished(delivery_id=delivery_id):
-            return f"delivery {delivery_id}: the ledger could not be told that no message is on its way"
+        case surroundings.MessageUnpublished(delivery_id=delivery_id, others=others):
+            more = f" and {others} more" if others else ""
+            return f"delivery {delivery_id}{more}: the ledger could not be told that no message is on its way"
         case surroundings.MessageUnbooked(why=why):
             return f"the broker could not book a message that was taken: {why}"
         case surroundings.MessageUnacknowledged(lost_connection=True, why=why):

@@ -47,10 +47,14 @@ class StrangersMet(Fact):
 
 @dataclass(frozen=True, slots=True)
 class MessageUnpublished(Fact):
-    """Neither the broker nor the ledger could be told of a delivery's message: its row still says that it waits."""
+    """Neither the broker nor the ledger could be told of a delivery's message: its row still says that it waits.
+
+    `others`: of so many deliveries besides.
+    """
 
     name = "message.unpublished"
     delivery_id: str
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)

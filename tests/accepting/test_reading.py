@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webhooks.accepting.reading import MAX_BODY_BYTES, RefusedEvent, read
 from webhooks.errors import InvalidEvent
-from webhooks.intake import MAX_BODY_BYTES, RefusedEvent, read
 
 BASE = {"id": "e-1", "type": "payment.status_changed", "merchant_id": "acme"}
 
@@ -111,6 +111,9 @@ def test_values_are_written_without_loss(value: object, written: str) -> None:
         ({**BASE, "merchant_id": "ac\u200bme"}, "merchant_id: must be at most 200 printable"),
         ({**BASE, "merchant_id": "ac\u3164me"}, "merchant_id: must be at most 200 printable"),
         ({**BASE, "merchant_id": "acme\ufe0f"}, "merchant_id: must be at most 200 printable"),
+        ({**BASE, "merchant_id": "ep_backup"}, "merchant_id: looks like the id of an endpoint"),
+        ({**BASE, "merchant_id": "ep_0"}, "merchant_id: looks like the id of an endpoint"),
+        ({**BASE, "merchant_id": "ep_a" + 39 * "-"}, "merchant_id: looks like the id of an endpoint"),
         ({**BASE, "id": None}, "id"),
         ({**BASE, "id": ""}, "id"),
         ({**BASE, "id": 7}, "id"),
@@ -148,6 +151,17 @@ def test_refused_with_the_field_named(event: object, named: str) -> None:
 def test_names_in_any_alphabet_are_accepted(name: str) -> None:
     """What is refused is what looks like another name, not what looks foreign."""
     assert read({**BASE, "merchant_id": name}).merchant_id == name
+
+
+@pytest.mark.parametrize("name", ["ep_", "ep_Shop", "Ep_shop", "ep-shop", "step_one", "ep_é", "ep_a" + 40 * "-"])
+def test_a_name_that_is_no_endpoints_is_a_merchants(name: str) -> None:
+    """Only the very form of an endpoint's id is kept for endpoints."""
+    assert read({**BASE, "merchant_id": name}).merchant_id == name
+
+
+def test_a_type_may_look_like_an_endpoint() -> None:
+    """Nobody takes one for the other."""
+    assert read({**BASE, "type": "ep_backup"}).type == "ep_backup"
 
 
 def test_size_is_limited_in_bytes() -> None:

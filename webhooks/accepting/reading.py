@@ -24,6 +24,7 @@ MAX_BODY_BYTES = 256 * 1024
 IDENTITY = frozenset({"id", "merchant_id", "type"})
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_ENDPOINT = re.compile(r"ep_[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
 _MAX_NAME = 200  # characters of a type or merchant id: they are index keys in PostgreSQL
 # What Python counts as printable although nobody sees it: fillers, blanks, variation selectors.
 _UNSEEN = re.compile(
@@ -117,7 +118,14 @@ def checked_name(field: str, value: object) -> str:
         raise InvalidEvent(f"{field}: must be at most {_MAX_NAME} printable characters")
     if not unicodedata.is_normalized("NFC", value):
         raise InvalidEvent(f"{field}: is not in Unicode's composed form; write it as unicodedata.normalize('NFC', …)")
+    if field == "merchant_id" and is_of_an_endpoint(value):
+        raise InvalidEvent("merchant_id: looks like the id of an endpoint, which begins with ep_; choose another")
     return _plain(value)
+
+
+def is_of_an_endpoint(name: str) -> bool:
+    """Whether an id is one of an endpoint other than a merchant's default one, whose id is the merchant's."""
+    return _ENDPOINT.fullmatch(name) is not None
 
 
 def _plain(text: str) -> str:

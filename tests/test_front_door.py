@@ -1,0 +1,157 @@
+"""What `webhooks` loads, and when: whoever verifies a signature or accepts an event waits for nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import assert_type
+
+import pytest
+
+import webhooks
+from tests.system import System
+
+# What only workers, operators or the demo need, of ours and of others'.
+NOT_A_PRODUCERS = {
+    "webhooks.cli",
+    "webhooks.delivery",
+    "webhooks.demo",
+    "webhooks.gate",
+    "webhooks.health",
+    "webhooks.parts",
+    "webhooks.release",
+    "webhooks.sweep",
+    "webhooks.wire",
+    "webhooks.celery.attempting",
+    "webhooks.celery.broker",
+    "webhooks.celery.by_name",
+    "webhooks.celery.channel",
+    "webhooks.celery.chores",
+    "webhooks.celery.commands",
+    "webhooks.celery.consuming",
+    "webhooks.celery.control",
+    "webhooks.celery.countdowns",
+    "webhooks.celery.scheduling",
+    "webhooks.celery.starting",
+    "webhooks.health.workers",
+    "webhooks.ledger.backlog",
+    "webhooks.ledger.leases",
+    "webhooks.ledger.schema",
+    "webhooks.ledger.views",
+    "alembic",
+    "celery.bin",
+    "celery.worker.consumer",
+    "celery.worker.control",
+    "flower",
+    "idna",
+    "redis",
+    "requests",
+    "rich",
+    "sqlalchemy.orm",
+    "urllib3",
+}
+WITHOUT = "import runpy, sys; sys.modules[sys.argv[1]] = None; sys.argv = sys.argv[2:]; "
+
+
+def new_process(program: str, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process that has imported nothing, and return what it said."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=options or None)
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the modules that a new process has loaded after these lines, beyond those of a bare one."""
+    told = new_process(f"import sys; before = {{*sys.modules}}\n{program}\nprint(*({{*sys.modules}} - before))")
+    assert told.returncode == 0, told.stderr
+    return set(told.stdout.split())
+
+
+def test_signatures_need_the_standard_library_only() -> None:
+    """A receiver that verifies them need not have Celery, SQLAlchemy or anything else, nor wait for it."""
+    loaded = loaded_by("import webhooks.signing; webhooks.signing.verify")
+    ours = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert ours == {"webhooks", "webhooks.signing"}
+
+
+@pytest.mark.parametrize("names", ["deliver", "record", "app", "EventConflict, LedgerUnavailable, deliver, record"])
+def test_a_producer_loads_nothing_of_workers_and_operators(names: str) -> None:
+    """Neither what sends nor what sweeps, neither the commands nor Celery's worker."""
+    loaded = loaded_by(f"from webhooks import {names}")
+    assert "webhooks.ledger.ledger" in loaded
+    assert loaded & NOT_A_PRODUCERS == set()
+
+
+def test_what_only_others_need_exists() -> None:
+    """A name that was mistyped, or has moved, would be missed by nobody."""
+    program = f"from importlib import import_module\nfor name in {sorted(NOT_A_PRODUCERS)}: import_module(name)"
+    assert loaded_by(program) >= NOT_A_PRODUCERS
+
+
+def test_errors_load_neither_celery_nor_sqlalchemy() -> None:
+    """They may be caught where nothing is sent."""
+    assert not loaded_by("from webhooks import InvalidEvent") & {"celery", "sqlalchemy", "pydantic"}
+
+
+def test_every_name_is_there_and_no_other() -> None:
+    """`dir()` and `import *` name what there is, and a mistyped name is an AttributeError, as of any module."""
+    assert {*webhooks.__all__} <= {*dir(webhooks)}
+    assert all(getattr(webhooks, name) is not None for name in webhooks.__all__)
+    assert webhooks.signing.sign is not None
+    with pytest.raises(AttributeError, match="delivr"):
+        _ = webhooks.delivr  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="delivr"):
+        from webhooks import delivr  # type: ignore[attr-defined]  # noqa: F401, PLC0415
+
+
+def typed(connection: object, error: webhooks.InvalidEvent) -> None:
+    """Is looked at by mypy and never runs: a user of this package sees the types of its names."""
+    assert_type(webhooks.record(connection, {}), str)
+    assert_type(webhooks.record_many(connection, [{}]), list[str])
+    assert_type(webhooks.deliver.many([{}]), list[str])
+    assert_type(webhooks.signing.sign("secret", 1, b"body"), str)
+    assert_type(str(error), str)
+    webhooks.record(connection, "an event")  # type: ignore[arg-type]
+    webhooks.deliver.many([1])  # type: ignore[list-item]
+
+
+def test_celerys_command_knows_our_remote_control(system: System) -> None:
+    """Also the one that asks: Celery refuses there what it does not know."""
+    for kind, names in {"inspect": ("breaker MERCHANT", "consuming"), "control": ("reset_breaker MERCHANT",)}.items():
+        listed = new_process(
+            "from celery.bin.celery import main; main()", "-A", "webhooks", kind, "--list", **system.environment
+        )
+        assert all(f"  {name} " in listed.stdout for name in names), listed
+
+
+def test_a_worker_knows_its_tasks_and_refuses_a_revoke(system: System) -> None:
+    """However it was started: what Celery has it load brings all of it."""
+    program = (
+        "import json; from webhooks import app; app.loader.init_worker()\n"
+        "from celery.worker.control import Panel; from types import SimpleNamespace\n"
+        "answer = Panel.data['revoke'](SimpleNamespace(app=app), task_id='evt-1')\n"
+        "print(json.dumps([sorted(app.tasks), sorted(Panel.data), answer]))"
+    )
+    tasks, commands, answer = json.loads(new_process(program, **system.environment).stdout)
+    assert {"webhooks.deliver", "webhooks.prune", "webhooks.sweep"} <= {*tasks}
+    assert {"breaker", "consuming", "reset_breaker"} <= {*commands}
+    assert answer["error"].startswith("deliveries are not revoked")
+
+
+@pytest.mark.parametrize(
+    ("command", "lacks", "extra"),
+    [
+        (("webhooks", "status"), "rich", "operate"),
+        (("celery", "-A", "webhooks", "worker"), "requests", "worker"),
+        (("celery", "-A", "webhooks", "beat"), "requests", "worker"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else None,
+)
+def test_an_extra_that_was_left_out_is_one_line(command: Sequence[str], lacks: str, extra: str) -> None:
+    """Whoever runs what the installation was not made for reads what to install."""
+    run = f"{WITHOUT}runpy.run_module({command[0]!r}, run_name='__main__', alter_sys=True)"
+    told = new_process(run, lacks, *command)
+    assert (told.returncode, told.stdout) == (2, "")
+    line = f"webhooks: {lacks} is not installed; run: pip install 'webhook-delivery-worker[{extra}]'\n"
+    assert told.stderr == line

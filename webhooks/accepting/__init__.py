@@ -1,0 +1,1 @@
+"""Events on their way in: which are accepted, as which bytes, recorded before anything else."""
