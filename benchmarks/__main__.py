@@ -24,6 +24,7 @@ from webhooks import app, deliver, parts
 from webhooks.demo.embedded import Servers
 from webhooks.demo.stage import Stage, wait_until
 from webhooks.ledger import schema
+from webhooks.model import Changes
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "payment_id": "pay_1", "external_id": "order-1"}
 DELIVERIES = 1500
@@ -51,7 +52,7 @@ class Bench:
     def merchant(self, merchant_id: str) -> Merchant:
         """Start and register a merchant that answers 200 at once."""
         merchant = self.stack.enter_context(Merchant(self.ca))
-        parts.endpoints().set(merchant_id, url=merchant.url(), secret="a secret")
+        parts.endpoints().set(merchant_id, Changes(url=merchant.url(), secret="a secret"))
         return merchant
 
     def stage(self, **settings: str) -> Stage:

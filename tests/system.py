@@ -25,7 +25,7 @@ from webhooks.demo.embedded import Servers
 from webhooks.demo.stage import Program, Stage, wait_until
 from webhooks.errors import Unavailable
 from webhooks.ledger.database import Database
-from webhooks.model import State
+from webhooks.model import Changes, State
 
 SECRET = "a secret of the tests"
 
@@ -87,7 +87,7 @@ class System:
 
     def register(self, merchant_id: str, merchant: Merchant) -> None:
         """Set a merchant's address and secret."""
-        parts.endpoints().set(merchant_id, url=merchant.url(), secret=SECRET)
+        parts.endpoints().set(merchant_id, Changes(url=merchant.url(), secret=SECRET))
 
     @property
     def stage(self) -> Stage:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 
 class State(StrEnum):
@@ -98,6 +98,8 @@ class Refusal:
 
 
 _TO = "~"  # in no event's id
+ENDPOINT = "ep_"
+"""With this the id of every endpoint begins, but for a merchant's default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +217,42 @@ class Endpoint:
     paused_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Who does something by hand, and why."""
+
+    name: str
+    why: str | None = None
+
+
+class Keep(Enum):
+    """Says of a fact that it stays as it is."""
+
+    KEEP = "keep"
+
+
+KEEP = Keep.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changes of an endpoint, in the words of `Endpoint`; None takes away what may be missing.
+
+    `headers` are those of its own that change, name to value, None for those that go; values may be secrets.
+    """
+
+    url: str | Keep | None = KEEP
+    secret: str | Keep = field(default=KEEP, repr=False)
+    standard_headers: bool | Keep = KEEP
+    headers: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    types: tuple[str, ...] | Keep | None = KEEP
+    lane: int | Keep | None = KEEP
+    note: str | Keep | None = KEEP
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that change."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return [name for name, value in values.items() if value is not KEEP and value != {}]

@@ -24,6 +24,7 @@ from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
+from webhooks.model import Operator
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
@@ -93,9 +94,9 @@ def pruning() -> Pruning:
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
 
 
-def act(unsure: str, look: str) -> AbstractContextManager[Act]:
+def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:
     """Begin an operator's act: what it changes and its line in the audit count together; see `webhooks.ledger.acts`."""
-    return acts.act(database(), unsure, look)
+    return acts.act(database(), by, unsure, look)
 
 
 @once

@@ -27,7 +27,7 @@ from webhooks.health.asking import Fault, Questions, ask
 from webhooks.health.workers import Worker
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
-from webhooks.model import State
+from webhooks.model import Operator, State
 from webhooks.sweep import Sighting
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -199,7 +199,7 @@ def test_a_commit_that_hangs_is_seen(system: System, tmp_path: Path) -> None:
         _administer(server, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         assert "it confirmed nothing in time (is the standby of synchronous_standby_names there?)" in faults("status")
         with pytest.raises(AnswerLost, match="confirmed nothing"), parts.database().within(timedelta(seconds=1)):
-            parts.audit().note("an act that hangs")
+            parts.audit().note(Operator("somebody"), "an act that hangs")
         with pytest.raises(AnswerLost, match="it is not known whether it was done"):
             _an_act_that_hangs()
         waiting = "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -213,7 +213,10 @@ def test_a_commit_that_hangs_is_seen(system: System, tmp_path: Path) -> None:
 
 
 def _an_act_that_hangs() -> None:
-    with parts.database().within(timedelta(seconds=1)), parts.act("it was done", "webhooks audit") as act:
+    with (
+        parts.database().within(timedelta(seconds=1)),
+        parts.act(Operator("somebody"), "it was done", "webhooks audit") as act,
+    ):
         act.note("an act that hangs")
 
 

@@ -25,7 +25,7 @@ from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
 from webhooks.gate.values import MayProbe, MayRelease
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
-from webhooks.model import State
+from webhooks.model import Changes, State
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 
@@ -105,7 +105,7 @@ def test_no_lock_is_held_during_a_post(system: System) -> None:
     while not system.counted().get(State.DELIVERED):
         assert not system.sql(_IDLE_IN_TRANSACTION)
         began = time.monotonic()
-        parts.endpoints().set("acme", url=merchant.url(f"/{edits}"), secret=SECRET)
+        parts.endpoints().set("acme", Changes(url=merchant.url(f"/{edits}"), secret=SECRET))
         parts.endpoints().pause("acme", paused=True)
         parts.endpoints().pause("acme", paused=False)
         assert time.monotonic() - began < 1

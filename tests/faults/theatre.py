@@ -26,6 +26,7 @@ from webhooks.demo.embedded import Servers
 from webhooks.demo.stage import Program, Stage
 from webhooks.errors import NotPossible
 from webhooks.ledger import schema
+from webhooks.model import Changes
 
 MAX_QUEUED = 300
 SETTINGS = {
@@ -101,7 +102,7 @@ class Theatre:
         self.administer("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", _WATCH_FINAL_STATES)
         for name in self.cast.roles:
             merchant = self._stack.enter_context(self.cast.start(name))
-            parts.endpoints().set(name, url=merchant.url(), secret=SECRET)
+            parts.endpoints().set(name, Changes(url=merchant.url(), secret=SECRET))
         settings = {name: value for name, value in os.environ.items() if name.startswith("WEBHOOKS_")}
         self._stage = self._stack.enter_context(Stage(self.folder, settings, launch=Fork))
         for name in (*DELIVERERS, "sweep", "beat"):

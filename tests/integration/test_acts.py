@@ -19,6 +19,7 @@ from webhooks import parts
 from webhooks.errors import AnswerLost
 from webhooks.ledger.database import Database, Transaction
 from webhooks.ledger.endpoints import Endpoints
+from webhooks.model import Changes
 from webhooks.settings import get_settings
 
 URL = "https://acme.example/hook"
@@ -141,6 +142,6 @@ def test_an_act_may_carry_a_reason(command: str) -> None:
 def test_a_reset_without_the_gate_is_no_reset(system: System) -> None:
     """The audit tells of what was done."""
     system.set(redis_url="redis://127.0.0.1:1/0")
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     assert refused("breaker", "reset", "acme")
     assert done("audit") == []

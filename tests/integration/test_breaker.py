@@ -20,7 +20,7 @@ from webhooks import deliver, parts
 from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.gate.gate import Gate
-from webhooks.model import HeldFor, Message, State
+from webhooks.model import Changes, HeldFor, Message, State
 from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
 from webhooks.policy.decisions import Delivered, RetryAt
 from webhooks.settings import get_settings
@@ -199,7 +199,7 @@ def test_an_idle_tick_costs_the_same_however_many_are_held(
 ) -> None:
     """The statements sent and the rows touched by a tick do not depend on the number of held deliveries."""
     system.set(breaker_pause=600, breaker_max_pause=600)
-    parts.endpoints().set("acme", url="https://acme.example/", secret="s")
+    parts.endpoints().set("acme", Changes(url="https://acme.example/", secret="s"))
     hold_rows(system, "acme", held)
     pause(parts.gate(), "acme")
     statements: list[str] = []

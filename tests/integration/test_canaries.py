@@ -25,7 +25,7 @@ from tests.system import System
 from webhooks import app, deliver, parts
 from webhooks.demo.embedded import free_port
 from webhooks.errors import Unavailable
-from webhooks.model import State
+from webhooks.model import Changes, State
 
 CANARIES = ("SECCANARY", "OLDCANARY", "PATHCANARY", "QCANARY", "PWCANARY", "LOCCANARY", "4000CANARY")
 SECRET, PREVIOUS = "SECCANARY of the tests", "OLDCANARY of the tests"
@@ -88,7 +88,7 @@ class Scene:
 
     def _store(self, name: str, url: str) -> None:
         """Store an address behind the back of its checks, in the middle of a rotation."""
-        parts.endpoints().set(name, url="https://example.com/", secret=PREVIOUS, standard_headers=True)
+        parts.endpoints().set(name, Changes(url="https://example.com/", secret=PREVIOUS, standard_headers=True))
         parts.endpoints().rotate(name, secret=SECRET, overlap=timedelta(hours=1))
         self.system.sql("UPDATE endpoints SET url = :url WHERE id = :id", url=url, id=name)
 

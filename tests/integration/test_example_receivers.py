@@ -18,6 +18,7 @@ from tests.integration.receiver import Receiver, express, flask, signed
 from tests.system import System
 from tests.test_merchant_docs import blocks
 from webhooks import parts
+from webhooks.model import Changes
 from webhooks.policy.decisions import Delivered
 from webhooks.signing import sign
 
@@ -61,7 +62,7 @@ def test_a_receiver_takes_a_delivery_once(system: System, start: Start) -> None:
     """It verifies what we send, answers 200, takes an unknown type in its stride, and drops a copy by its id."""
     system.set(allow_http="true")
     with start(OLD) as receiver:
-        parts.endpoints().set("acme", url=receiver.url, secret=OLD)
+        parts.endpoints().set("acme", Changes(url=receiver.url, secret=OLD))
         assert send(event(1)) == Delivered()
         assert send({**event(2), "type": "moon.phase_changed"}) == Delivered()
         parts.replays().replay(["evt-1"], again=True)
@@ -81,7 +82,7 @@ def test_during_an_overlap_a_receiver_verifies_with_either_secret(
     """Whichever secret it holds, nothing is refused while one replaces the other; after that the old one is."""
     system.set(allow_http="true")
     with start(*holds) as receiver:
-        parts.endpoints().set("acme", url=receiver.url, secret=OLD)
+        parts.endpoints().set("acme", Changes(url=receiver.url, secret=OLD))
         done("merchant", "rotate-secret", "acme", "--secret", NEW)
         assert send(event(1)) == Delivered()
         done("merchant", "rotate-secret", "acme", "--finish")

@@ -16,7 +16,7 @@ from webhooks import app, deliver, parts, record
 from webhooks.celery.app import App, Loader
 from webhooks.celery.tasks import Deliver
 from webhooks.errors import NotPossible, SettingsError
-from webhooks.ledger.audit import who_is_here
+from webhooks.operating import terminal
 
 EVENT = {"id": "evt-1", "type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 
@@ -158,7 +158,7 @@ def test_two_workers_reset_a_breaker_once(system: System) -> None:
     typed = system.run("celery", "-A", "webhooks", "control", "reset_breaker", "acme")
     assert typed.stdout.count("breaker of acme") == 2
     (line,) = parts.audit().latest(9)
-    assert line["who"] == who_is_here()
+    assert line["who"] == terminal.operator().name
     # A mistake is one line as well, of each worker; nothing is done.
     for command in ("breaker", "reset_breaker"):
         assert replies(app, command) == [f"which merchant? Say: {command} MERCHANT"] * 2

@@ -9,7 +9,7 @@ from tests.courier import accept
 from tests.integration.test_breaker import pause
 from tests.system import SECRET, System
 from webhooks import parts
-from webhooks.model import HeldFor
+from webhooks.model import Changes, HeldFor
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
 URL = "https://acme.example/hook"
@@ -45,7 +45,7 @@ def test_a_merchant_that_is_not_registered_yet_has_a_breaker(system: System) -> 
 
 def test_a_reset_counts_what_goes(system: System) -> None:
     """Whatever they were held for, all go once the merchant has an address and nobody pauses it."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     pause(parts.gate(), "acme")
     hold(system, HeldFor.BREAKER, HeldFor.BREAKER, HeldFor.OPERATOR)
     assert parts.backlog().held_endpoints().lanes == {"acme": None}
@@ -54,7 +54,7 @@ def test_a_reset_counts_what_goes(system: System) -> None:
 
 def test_a_reset_releases_nothing_of_a_paused_merchant(system: System) -> None:
     """An operator's pause keeps what the breaker held as well."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     hold(system, HeldFor.BREAKER, HeldFor.OPERATOR)
     parts.endpoints().pause("acme", paused=True)
     assert parts.backlog().held_endpoints().lanes == {}

@@ -11,7 +11,7 @@ from tests.courier import accept
 from tests.integration.test_breaker import pause
 from tests.system import SECRET, System
 from webhooks import parts
-from webhooks.model import HeldFor
+from webhooks.model import Changes, HeldFor
 
 URL = "https://acme.example/hook"
 
@@ -38,7 +38,7 @@ URL = "https://acme.example/hook"
 )
 def test_mistakes_change_nothing(system: System, arguments: Sequence[str], why: str) -> None:
     """One line says what is wrong; nobody is registered, and nobody changed."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     before = system.sql("SELECT * FROM endpoints")
     assert why in refused("merchant", "set", *arguments)
     assert system.sql("SELECT * FROM endpoints") == before
@@ -59,7 +59,7 @@ def test_an_address_is_taken_away_with_whatever_else_is_set() -> None:
 @pytest.mark.parametrize(("url", "state"), [(URL, "paused"), (f"{URL}/new", "working")])
 def test_only_a_new_address_starts_the_breaker_afresh(url: str, state: str) -> None:
     """The address that stands already says nothing about whether the merchant is back."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     pause(parts.gate(), "acme")
     done("merchant", "set", "acme", "--url", url)
     assert parts.gate().show("acme").state == state
@@ -81,14 +81,14 @@ def test_only_a_new_address_starts_the_breaker_afresh(url: str, state: str) -> N
 )
 def test_a_name_that_only_looks_like_a_merchants_is_refused_everywhere(command: Sequence[str]) -> None:
     """No command does something to, or tells something of, a twin that nobody can see."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     assert "merchant_id: begins or ends with white space" in refused(*command, " acme")
 
 
 @pytest.mark.usefixtures("system")
 def test_merchants_that_hold_deliveries_and_are_not_registered_are_named() -> None:
     """A mistyped id is seen in the list, and its `show` says how many deliveries wait."""
-    parts.endpoints().set("acme", url=URL, secret=SECRET)
+    parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     for _ in range(2):
         message = accept({"type": "refund.completed", "merchant_id": "acmee"})
         parts.ledger().hold(message, HeldFor.ADDRESS)

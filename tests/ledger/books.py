@@ -17,7 +17,7 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome
+from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome
 from webhooks.policy.decisions import Budgets, Decision
 
 RECOVER_AFTER = timedelta(seconds=30)
@@ -44,11 +44,11 @@ class Books:
 
     def register(self, merchant_id: str = "acme") -> None:
         """Give a merchant an address."""
-        self.merchants.set(merchant_id, url="https://acme.example/", secret="s")
+        self.merchants.set(merchant_id, Changes(url="https://acme.example/", secret="s"))
 
     def take_address(self, merchant_id: str = "acme") -> None:
         """Take a merchant's address away."""
-        self.merchants.set(merchant_id, url=None, secret=None, no_url=True)
+        self.merchants.set(merchant_id, Changes(url=None))
 
     def take_secret(self, merchant_id: str = "acme") -> None:
         """Take a merchant's secret away, as only a hand can that takes the table's own check away first."""

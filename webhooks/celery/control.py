@@ -14,12 +14,13 @@ from celery.signals import task_received, worker_ready
 from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
-from webhooks.breakers import reset_once
 from webhooks.celery import messages
 from webhooks.celery.app import app
 from webhooks.errors import NotPossible, WebhooksError
-from webhooks.ledger.audit import who_is_here
+from webhooks.model import Operator
 from webhooks.observing.surroundings import RevokeRefused
+from webhooks.operating import terminal
+from webhooks.operating.breakers import reset_once
 
 
 class Control(CeleryControl):  # type: ignore[misc]
@@ -28,7 +29,7 @@ class Control(CeleryControl):  # type: ignore[misc]
     def broadcast(self, command: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
         """Send a command to the workers."""
         if command == "reset_breaker":
-            arguments = {"who": who_is_here(), **(arguments or {})}
+            arguments = {"who": terminal.operator().name, **(arguments or {})}
         return super().broadcast(command, arguments, **options)
 
 
@@ -94,7 +95,7 @@ def _note_message(request: Any, **_: Any) -> None:
 @_answered
 def reset_breaker(_state: Any, merchant_id: str, who: str = "somebody") -> dict[str, Any]:
     """Close a merchant's breaker; what it holds is released at once, paced. However many workers hear it: once."""
-    faster = reset_once(merchant_id, who)
+    faster = reset_once(Operator(who, "by celery control"), merchant_id).faster
     return {"ok": f"breaker of {merchant_id} " + ("reset" if faster is None else f"was just reset, by {faster}")}
 
 

@@ -11,6 +11,7 @@ from webhooks.cli.breakers import breaker
 from webhooks.cli.database import db, secrets_key
 from webhooks.cli.deliveries import delivery
 from webhooks.cli.demo import demo
+from webhooks.cli.endpoints import endpoint
 from webhooks.cli.events import event
 from webhooks.cli.merchants import merchant
 from webhooks.cli.status import health, status
@@ -42,8 +43,8 @@ class Command(click.Group):
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="webhook-delivery-worker")
 def main() -> None:
-    """Merchants, deliveries and breakers of the webhook delivery worker."""
+    """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, delivery, event, breaker, status, health, audit, db, demo, secrets_key):
+for command in (merchant, endpoint, delivery, event, breaker, status, health, audit, db, demo, secrets_key):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""`webhooks breaker`: which merchants are left in peace, and since when."""
+"""`webhooks breaker`: which endpoints are left in peace, and since when."""
 
 from __future__ import annotations
 
@@ -7,36 +7,47 @@ from dataclasses import asdict
 import click
 
 from webhooks import parts
-from webhooks.cli.names import merchant_argument
+from webhooks.cli.names import endpoint_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
+from webhooks.model import ENDPOINT
+from webhooks.operating import breakers
+from webhooks.operating.terminal import operator
 
 
 @click.group()
 def breaker() -> None:
-    """Look at breakers, and reset them."""
+    """Look at breakers, and reset them. A merchant's id names its default endpoint."""
 
 
 @breaker.command("list")
 @as_json
 def list_(json_: bool) -> None:
-    """List the merchants whose breaker has something to say."""
+    """List the endpoints whose breaker has something to say."""
     found = parts.gate().list()
     if json_:
-        print_json([{**asdict(item), "merchant_id": item.endpoint_id} for item in found])
+        merchants = _merchants_of([item.endpoint_id for item in found])
+        print_json([{**asdict(item), "merchant_id": merchants[item.endpoint_id]} for item in found])
         return
     rows = [(item.endpoint_id, item.state, item.successes, item.failures, item.until, item.in_flight) for item in found]
-    print_table(f"{len(rows)} breakers", ["merchant", "state", "answered", "failed", "paused until", "in flight"], rows)
+    print_table(f"{len(rows)} breakers", ["endpoint", "state", "answered", "failed", "paused until", "in flight"], rows)
+
+
+def _merchants_of(endpoint_ids: list[str]) -> dict[str, str | None]:
+    """Say whose each is. The ledger is asked only where an id does not say it."""
+    named = any(each.startswith(ENDPOINT) for each in endpoint_ids)
+    known = {each.id: each.merchant_id for each in parts.endpoints().all()} if named else {}
+    return {each: known.get(each, None if each.startswith(ENDPOINT) else each) for each in endpoint_ids}
 
 
 @breaker.command("show")
-@merchant_argument
+@endpoint_argument
 @as_json
-def show(merchant_id: str, json_: bool) -> None:
-    """Show one merchant's breaker, and how many of its deliveries are held."""
+def show(endpoint_id: str, json_: bool) -> None:
+    """Show one endpoint's breaker, and how many of its deliveries are held."""
     facts = {
-        "merchant_id": merchant_id,
-        **asdict(parts.gate().show(merchant_id)),
-        "held": parts.views().holding(merchant_id).number,
+        "merchant_id": _merchants_of([endpoint_id])[endpoint_id],
+        **asdict(parts.gate().show(endpoint_id)),
+        "held": parts.views().holding(endpoint_id).number,
     }
     if json_:
         print_json(facts)
@@ -45,19 +56,16 @@ def show(merchant_id: str, json_: bool) -> None:
 
 
 @breaker.command("reset")
-@merchant_argument
+@endpoint_argument
 @click.option("--why", help="Kept in the operators' record.")
 @as_json
-def reset(merchant_id: str, why: str | None, json_: bool) -> None:
-    """Close a merchant's breaker and release what it holds, at once."""
-    held = parts.views().holding(merchant_id)  # before they go
-    with parts.act(f"the breaker of {merchant_id} was reset", f"webhooks breaker show {merchant_id}") as act:
-        act.note(f"breaker reset of {merchant_id}", why=why)
-        parts.gate().reset(merchant_id)  # last, so that nothing is reset without its line
-    released = 0 if held.stay_for else held.number
+def reset(endpoint_id: str, why: str | None, json_: bool) -> None:
+    """Close an endpoint's breaker and release what it holds, at once."""
+    done = breakers.reset(operator(why), endpoint_id)
     if json_:
-        facts = {"held": held.number, "released": released, "stay_for": held.stay_for}
-        print_json({"merchant_id": merchant_id, "state": "working", **facts})
+        facts = {"held": done.held, "released": done.released, "stay_for": done.stay_for}
+        merchant_id = _merchants_of([endpoint_id])[endpoint_id]
+        print_json({"merchant_id": merchant_id, "endpoint_id": endpoint_id, "state": "working", **facts})
     else:
-        stay = f"; {held.number} stay held for {held.stay_for}" if held.stay_for and held.number else ""
-        click.echo(f"{merchant_id}: working; {released} held deliveries are being released{stay}")
+        stay = f"; {done.held} stay held for {done.stay_for}" if done.stay_for and done.held else ""
+        click.echo(f"{endpoint_id}: working; {done.released} held deliveries are being released{stay}")

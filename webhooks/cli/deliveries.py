@@ -14,11 +14,13 @@ import click
 from webhooks import parts
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.names import MerchantId
-from webhooks.cli.output import as_json, in_words, print_facts, print_json, print_table
+from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.ledger.replays import Verdict
 from webhooks.ledger.views import Wanted
 from webhooks.model import Reason, State
+from webhooks.operating.terminal import operator
+from webhooks.process.spans import in_words
 
 
 class Moment(click.ParamType[datetime]):
@@ -133,9 +135,9 @@ def show(delivery_id: str, json_: bool) -> None:
 @as_json
 def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
     """End deliveries for good: nothing of theirs is sent from here on."""
-    with parts.act("they were cancelled", "webhooks delivery show ID") as act:
+    with parts.act(operator(why), "they were cancelled", "webhooks delivery show ID") as act:
         verdicts = parts.replays().within(act).cancel(delivery_ids)
-        act.note_deliveries("cancel of", _done(verdicts), why=why)
+        act.note_deliveries("cancel of", _done(verdicts))
     _conclude("cancelled", verdicts, json_)
 
 
@@ -174,9 +176,9 @@ def replay(
         verdicts = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
         _conclude("would be sent again", verdicts, json_)
     else:
-        with parts.act("they are being sent again", "webhooks delivery show ID") as act:
+        with parts.act(operator(why), "they are being sent again", "webhooks delivery show ID") as act:
             verdicts = parts.replays().within(act).replay(delivery_ids, again=again, cancelled=cancelled)
-            act.note_deliveries("replay of", _done(verdicts), why=why)
+            act.note_deliveries("replay of", _done(verdicts))
         _conclude("is being sent again", verdicts, json_)
 
 
@@ -215,10 +217,10 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
 
 def _replay_batch(wanted: Wanted, again: bool, began: datetime, why: str | None) -> int:
     """Replay some, and tell the audit which; however the command ends, it has told every batch that counts."""
-    with parts.act("the last of them are being sent again", "webhooks audit") as act:
+    with parts.act(operator(why), "the last of them are being sent again", "webhooks audit") as act:
         replays = parts.replays().within(act)
         taken = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH)
-        act.note_deliveries(f"replay of {_in_words(wanted)}:", taken, why=why)
+        act.note_deliveries(f"replay of {_in_words(wanted)}:", taken)
     return len(taken)
 
 

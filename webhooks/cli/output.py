@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from webhooks.process.spans import in_words
+
 _WIDTH_IN_A_FILE = 160
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
@@ -54,19 +56,6 @@ def words(value: object) -> str:
             return in_words(value)
         case _:
             return str(value)
-
-
-def in_words(span: timedelta) -> str:
-    """Write a duration with the unit that fits: `250 ms`, `1.5 s`, `15 min`, `4 h`, `2 d`."""
-    seconds = span.total_seconds()
-    steps: tuple[tuple[float, float, str], ...] = (
-        (1, 0.001, "ms"),
-        (120, 1, "s"),
-        (7200, 60, "min"),
-        (172800, 3600, "h"),
-    )
-    size, unit = next(((size, unit) for limit, size, unit in steps if abs(seconds) < limit), (86400.0, "d"))
-    return f"{seconds / size:.3g} {unit}"
 
 
 def _to_json(value: object) -> Any:

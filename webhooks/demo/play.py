@@ -27,6 +27,7 @@ from webhooks.demo.stage import Stage, wait_until
 from webhooks.demo.timeline import Timeline, read_timeline
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
+from webhooks.model import Changes
 from webhooks.policy.breaker import BreakerState
 
 Say = Callable[[str], None]
@@ -143,7 +144,7 @@ def _set_up(merchants: Mapping[str, DemoMerchant], say: Say) -> None:
 
 def _register(role: Role, merchants: Mapping[str, DemoMerchant]) -> None:
     merchant = merchants[role.merchant_id]
-    parts.endpoints().set(role.merchant_id, url=merchant.url, secret=merchant.secret)
+    parts.endpoints().set(role.merchant_id, Changes(url=merchant.url, secret=merchant.secret))
 
 
 def _feed(

@@ -11,6 +11,7 @@ from sqlalchemy import Executable, Row
 from webhooks.errors import AnswerLost
 from webhooks.ledger.audit import line, lines
 from webhooks.ledger.database import Database, Transaction
+from webhooks.model import Operator
 
 
 class Rows(Protocol):
@@ -26,8 +27,9 @@ class Rows(Protocol):
 class Act:
     """One transaction; see `act`."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, by: Operator) -> None:
         self._transaction = transaction
+        self._by = by
 
     def rows(
         self,
@@ -39,18 +41,18 @@ class Act:
         """Run one more statement and return its rows."""
         return self._transaction.rows(statement, values)
 
-    def note(self, what: str, *, why: str | None = None, who: str | None = None) -> None:
-        """Add a line to the audit; who it was is the person at this terminal, unless it is said."""
-        self.rows(line(what, why=why, who=who))
+    def note(self, what: str) -> None:
+        """Add a line to the audit."""
+        self.rows(line(self._by, what))
 
-    def note_deliveries(self, what: str, delivery_ids: Sequence[str], *, why: str | None = None) -> None:
+    def note_deliveries(self, what: str, delivery_ids: Sequence[str]) -> None:
         """Add what names these deliveries to the audit, in as many lines as that takes; none for none."""
         if delivery_ids:
-            self.rows(lines(what, delivery_ids, why=why))
+            self.rows(lines(self._by, what, delivery_ids))
 
 
 @contextmanager
-def act(database: Database, unsure: str, look: str) -> Iterator[Act]:
+def act(database: Database, by: Operator, unsure: str, look: str) -> Iterator[Act]:
     """Run what belongs together in one transaction, whatever it raises undoing all of it.
 
     Where the answer to its end is lost, AnswerLost says what is not known (`unsure`, such as "acme was set"), and with
@@ -58,6 +60,6 @@ def act(database: Database, unsure: str, look: str) -> Iterator[Act]:
     """
     try:
         with database.transaction() as transaction:
-            yield Act(transaction)
+            yield Act(transaction, by)
     except AnswerLost as error:
         raise AnswerLost(f"it is not known whether {unsure}: {error}; look with: {look}") from error

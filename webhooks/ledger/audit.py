@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +11,7 @@ from sqlalchemy import Insert, func, insert, select
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.tables import audit
+from webhooks.model import Operator
 
 _IDS_IN_A_LINE = 100  # so that a line stays readable when a replay is of thousands
 
@@ -23,14 +22,12 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, what: str, *, why: str | None = None, who: str | None = None) -> None:
+    def note(self, by: Operator, what: str) -> None:
         """Add a line about an act that changes nothing in the ledger; for others see `acts.act`."""
-        self._database.rows(line(what, why=why, who=who))
+        self._database.rows(line(by, what))
 
     @contextmanager
-    def once(
-        self, what: str, *, who: str, why: str | None = None, within: timedelta = timedelta(seconds=10)
-    ) -> Iterator[str | None]:
+    def once(self, by: Operator, what: str, *, within: timedelta = timedelta(seconds=10)) -> Iterator[str | None]:
         """Add a line for what is done in the block, unless there is one that young; gives who did it then, else None.
 
         Others who ask at the same time wait for the end of the block. Where it raises, there is no line.
@@ -40,7 +37,7 @@ class Audit:
             young = select(audit.c.who).where(audit.c.what == what, audit.c.at > func.now() - within)
             done = transaction.rows(young.order_by(audit.c.id).limit(1))
             if not done:
-                transaction.rows(line(what, why=why, who=who))
+                transaction.rows(line(by, what))
             yield done[0].who if done else None
 
     def latest(self, count: int) -> Sequence[dict[str, Any]]:
@@ -49,23 +46,17 @@ class Audit:
         return [row._asdict() for row in rows]
 
 
-def line(what: str, *, why: str | None = None, who: str | None = None) -> Insert:
-    """Return the statement that adds a line; who it was is the person at this terminal, unless it is said."""
-    return insert(audit).values(who=who or who_is_here(), what=what, why=why)
+def line(by: Operator, what: str) -> Insert:
+    """Return the statement that adds a line."""
+    return insert(audit).values(who=by.name, what=what, why=by.why)
 
 
-def lines(what: str, delivery_ids: Sequence[str], *, why: str | None = None) -> Insert:
+def lines(by: Operator, what: str, delivery_ids: Sequence[str]) -> Insert:
     """Return the statement that adds a line which names these deliveries, or several where they are many."""
     parts = [delivery_ids[first : first + _IDS_IN_A_LINE] for first in range(0, len(delivery_ids), _IDS_IN_A_LINE)]
-    who = who_is_here()
     return insert(audit).values(
-        [{"who": who, "what": f"{what} {', '.join(part)}", "why": why, "deliveries": len(part)} for part in parts]
+        [
+            {"who": by.name, "what": f"{what} {', '.join(part)}", "why": by.why, "deliveries": len(part)}
+            for part in parts
+        ]
     )
-
-
-def who_is_here() -> str:
-    """Name the person at this terminal: who became root is told by sudo."""
-    try:
-        return os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
-        return f"uid {os.getuid()}"

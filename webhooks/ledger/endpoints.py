@@ -1,4 +1,4 @@
-"""Where merchants are registered: the only place that writes an address or a secret."""
+"""Where events go: the only place that writes an address, a secret or a header of an endpoint's own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from cryptography.fernet import MultiFernet
-from sqlalchemy import Row, case, func, null, select, true
+from cryptography.fernet import InvalidToken, MultiFernet
+from sqlalchemy import ColumnElement, Row, case, func, null, select, true
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.errors import NotPossible
+from webhooks.errors import LocalFault, NotPossible
 from webhooks.ledger.acts import Rows
 from webhooks.ledger.tables import endpoints
-from webhooks.model import Endpoint
+from webhooks.model import ENDPOINT, KEEP, Changes, Endpoint
+from webhooks.policy.headers import as_read, checked_headers
 from webhooks.signing import standard_key
 
 LONGEST_OVERLAP = timedelta(days=30)  # by then every delivery from before the rotation has ended
@@ -23,24 +24,22 @@ _OVERLAPS = endpoints.c.previous_until > func.now()
 _IS_THERE = endpoints.c.removed_at.is_(None)
 
 _SHOWN = (
-    endpoints.c.id,
-    endpoints.c.merchant_id,
-    endpoints.c.url,
+    *endpoints.c["id", "merchant_id", "url"],
     endpoints.c.secret.is_not(None).label("has_secret"),
     case((_OVERLAPS, endpoints.c.previous_until)).label("previous_secret_until"),
-    endpoints.c.standard_headers,
-    endpoints.c.headers,
-    endpoints.c.types,
-    endpoints.c.lane,
-    endpoints.c.note,
-    endpoints.c.paused_at,
-    endpoints.c.created_at,
-    endpoints.c.updated_at,
+    *endpoints.c["standard_headers", "headers", "types", "lane", "note", "paused_at", "created_at", "updated_at"],
 )
+
+# Of a removed endpoint its id is left, so that what was accepted for it finds out, and nobody else gets the id.
+_WIPED: dict[str, Any] = {
+    **dict.fromkeys(("url", "secret", "previous_secret", "previous_until", "types", "lane", "note", "paused_at")),
+    "standard_headers": False,
+    "headers": {},
+}
 
 
 class Endpoints:
-    """The registered merchants; secrets go in and never come out."""
+    """The endpoints of all merchants; secrets go in and never come out."""
 
     def __init__(self, database: Rows, cipher: MultiFernet) -> None:
         self._database = database
@@ -50,43 +49,48 @@ class Endpoints:
         """Return the same, with every change a part of an operator's act."""
         return Endpoints(act, self._cipher)
 
-    def set(
-        self,
-        merchant_id: str,
-        *,
-        url: str | None,
-        secret: str | None,
-        no_url: bool = False,
-        standard_headers: bool | None = None,
-    ) -> Endpoint:
-        """Register a merchant or change it; what is None stays as it was. A new secret counts alone, and at once.
+    def set(self, merchant_id: str, changes: Changes) -> Endpoint:
+        """Register a merchant by its default endpoint, or change that. A new secret counts alone, and at once.
 
-        `no_url` takes its address away. Raises NotPossible when an address would stand without a secret, since every
-        POST is signed, and for an unknown merchant that is given neither.
+        Raises NotPossible when an address would stand without a secret, since every POST is signed, and for an unknown
+        merchant that is given neither.
         """
         known = self.find(merchant_id)
-        if url is not None and secret is None and not (known and known.has_secret):  # as the table demands it, too
-            raise NotPossible(f"{merchant_id} has no secret yet; add --secret or --generate-secret")
-        changes: dict[str, Any] = {"updated_at": func.now()}
-        if url is not None or no_url:
-            changes["url"] = url
-        if secret is not None:
-            changes |= {"secret": self._encrypted(secret), "previous_secret": None, "previous_until": None}
-        if standard_headers is not None:
-            changes["standard_headers"] = standard_headers
-        # An insert that gives way to an update would be judged by the table first, as if its nulls were meant.
-        if known or (url is None and secret is None):
-            return self._change(merchant_id, **changes)
+        if known or (changes.url in {None, KEEP} and changes.secret is KEEP):
+            return self.change(merchant_id, changes)
+        self._check_secret(merchant_id, None, changes)
+        values = self._values_of(changes, {})
         rows = self._database.rows(
             insert(endpoints)
-            .values(id=merchant_id, merchant_id=merchant_id, **changes)
-            .on_conflict_do_update(index_elements=["id"], set_={**changes, "removed_at": None})
+            .values(id=merchant_id, merchant_id=merchant_id, **values)
+            .on_conflict_do_update(index_elements=["id"], set_={**values, "removed_at": None})
             .returning(*_SHOWN)
         )
         return _endpoint(rows[0])
 
-    def rotate(self, merchant_id: str, *, secret: str, overlap: timedelta) -> Endpoint:
-        """Replace a merchant's secret; the previous one stays valid for `overlap`, which may be 0.
+    def add(self, merchant_id: str, endpoint_id: str, changes: Changes) -> Endpoint:
+        """Add one more endpoint of a merchant, which need not have a default one.
+
+        Raises NotPossible for an id that there is, or was: events and messages name it for as long as they are kept.
+        """
+        self._check_secret(endpoint_id, None, changes)
+        rows = self._database.rows(
+            insert(endpoints)
+            .values(id=endpoint_id, merchant_id=merchant_id, **self._values_of(changes, {}))
+            .on_conflict_do_nothing()
+            .returning(*_SHOWN)
+        )
+        if not rows:
+            raise NotPossible(self._why_taken(endpoint_id))
+        return _endpoint(rows[0])
+
+    def change(self, endpoint_id: str, changes: Changes) -> Endpoint:
+        """Change an endpoint. Raises NotPossible for one that is not there, and as `set`."""
+        self._check_secret(endpoint_id, self.get(endpoint_id), changes)
+        return self._update(endpoint_id, **self._values_of(changes, self._locked_headers(endpoint_id, changes)))
+
+    def rotate(self, endpoint_id: str, *, secret: str, overlap: timedelta) -> Endpoint:
+        """Replace an endpoint's secret; the previous one stays valid for `overlap`, which may be 0.
 
         Raises NotPossible while an earlier overlap lasts: a third secret would cut off whoever still holds the first.
         Without an overlap it replaces both at once.
@@ -97,13 +101,13 @@ class Endpoints:
         rows = self._database.rows(
             endpoints.update()
             .where(
-                endpoints.c.id == merchant_id,
+                endpoints.c.id == endpoint_id,
                 _IS_THERE,
                 endpoints.c.secret.is_not(None),
                 free if overlap else true(),
             )
             .values(
-                secret=self._encrypted(secret),
+                secret=self._encrypted(_checked_secret(secret)),
                 previous_secret=endpoints.c.secret if overlap else null(),
                 previous_until=func.now() + overlap if overlap else null(),
                 updated_at=func.now(),
@@ -111,61 +115,131 @@ class Endpoints:
             .returning(*_SHOWN)
         )
         if not rows:
-            raise _why_not_rotated(self.get(merchant_id))
+            raise _why_not_rotated(self.get(endpoint_id))
         return _endpoint(rows[0])
 
-    def finish_rotation(self, merchant_id: str) -> Endpoint:
+    def finish_rotation(self, endpoint_id: str) -> Endpoint:
         """End an overlap now: the new secret counts alone. Raises NotPossible when there is none."""
-        if self.get(merchant_id).previous_secret_until is None:
-            raise NotPossible(f"{merchant_id} has no overlap to end: its secret counts alone")
-        return self._change(merchant_id, previous_secret=None, previous_until=None)
+        if self.get(endpoint_id).previous_secret_until is None:
+            raise NotPossible(f"{endpoint_id} has no overlap to end: its secret counts alone")
+        return self._update(endpoint_id, previous_secret=None, previous_until=None)
 
-    def _encrypted(self, secret: str) -> bytes:
-        try:
-            standard_key(secret)
-        except ValueError as error:
-            raise NotPossible(str(error)) from None
-        return self._cipher.encrypt(secret.encode())
+    def pause(self, endpoint_id: str, *, paused: bool) -> Endpoint:
+        """Hold an endpoint's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""
+        return self._update(endpoint_id, paused_at=func.coalesce(endpoints.c.paused_at, func.now()) if paused else None)
 
-    def pause(self, merchant_id: str, *, paused: bool) -> Endpoint:
-        """Hold a merchant's deliveries from now on, or let them go again. Raises NotPossible for an unknown one."""
-        return self._change(merchant_id, paused_at=func.coalesce(endpoints.c.paused_at, func.now()) if paused else None)
+    def remove(self, endpoint_id: str) -> None:
+        """Take an endpoint away for good: nothing goes there any more, and what it was is forgotten.
 
-    def _change(self, merchant_id: str, **changes: Any) -> Endpoint:
-        rows = self._database.rows(
-            endpoints.update()
-            .where(endpoints.c.id == merchant_id, _IS_THERE)
-            .values({"updated_at": func.now(), **changes})
-            .returning(*_SHOWN)
-        )
-        if not rows:
-            raise unknown(merchant_id)
-        return _endpoint(rows[0])
+        A merchant's default endpoint may be registered again. Raises NotPossible for one that is not there.
+        """
+        self._update(endpoint_id, removed_at=func.now(), **_WIPED)
 
-    def find(self, merchant_id: str) -> Endpoint | None:
-        """Return a merchant, or None when it is not registered."""
-        rows = self._database.rows(select(*_SHOWN).where(endpoints.c.id == merchant_id, _IS_THERE), repeatable=True)
-        return _endpoint(rows[0]) if rows else None
+    def find(self, endpoint_id: str) -> Endpoint | None:
+        """Return an endpoint, or None when there is none."""
+        found = self._found(endpoints.c.id == endpoint_id)
+        return found[0] if found else None
 
-    def get(self, merchant_id: str) -> Endpoint:
-        """Return a merchant; raises NotPossible when it is not registered."""
-        found = self.find(merchant_id)
+    def get(self, endpoint_id: str) -> Endpoint:
+        """Return an endpoint; raises NotPossible when there is none."""
+        found = self.find(endpoint_id)
         if found is None:
-            raise unknown(merchant_id)
+            raise unknown(endpoint_id)
         return found
 
     def all(self) -> Sequence[Endpoint]:
-        """Return every merchant, by id."""
-        rows = self._database.rows(select(*_SHOWN).where(_IS_THERE).order_by(endpoints.c.id), repeatable=True)
-        return [_endpoint(row) for row in rows]
+        """Return every endpoint, by id."""
+        return self._found(true())
+
+    def of(self, merchant_id: str) -> Sequence[Endpoint]:
+        """Return a merchant's endpoints, by id."""
+        return self._found(endpoints.c.merchant_id == merchant_id)
+
+    def _found(self, which: ColumnElement[bool]) -> list[Endpoint]:
+        asked = select(*_SHOWN).where(which, _IS_THERE).order_by(endpoints.c.id)
+        return [_endpoint(row) for row in self._database.rows(asked, repeatable=True)]
+
+    def _update(self, endpoint_id: str, **values: Any) -> Endpoint:
+        rows = self._database.rows(
+            endpoints.update()
+            .where(endpoints.c.id == endpoint_id, _IS_THERE)
+            .values({"updated_at": func.now(), **values})
+            .returning(*_SHOWN)
+        )
+        if not rows:
+            raise unknown(endpoint_id)
+        return _endpoint(rows[0])
+
+    def _values_of(self, changes: Changes, headers: dict[str, str]) -> dict[str, Any]:
+        """Return the columns that change; `headers` are those of its own that it has."""
+        values: dict[str, Any] = {
+            name: getattr(changes, name)
+            for name in ("url", "standard_headers", "types", "lane", "note")
+            if getattr(changes, name) is not KEEP
+        }
+        if changes.secret is not KEEP:
+            secret = self._encrypted(_checked_secret(changes.secret))
+            values |= {"secret": secret, "previous_secret": None, "previous_until": None}
+        if changes.headers:
+            own = checked_headers(_merged(headers, changes))
+            values["headers"] = {name: self._encrypted(value).decode() for name, value in own.items()}
+        return {**values, "updated_at": func.now()}
+
+    def _locked_headers(self, endpoint_id: str, changes: Changes) -> dict[str, str]:
+        """Return the headers that an endpoint has, for as long as the act lasts."""
+        if not changes.headers:
+            return {}
+        rows = self._database.rows(select(endpoints.c.headers).where(endpoints.c.id == endpoint_id).with_for_update())
+        try:
+            return {
+                name: self._cipher.decrypt(value.encode()).decode()
+                for row in rows
+                for name, value in row.headers.items()
+            }
+        except InvalidToken:
+            raise LocalFault(
+                f"a header of {endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
+            ) from None
+
+    def _encrypted(self, secret: str) -> bytes:
+        return self._cipher.encrypt(secret.encode())
+
+    def _check_secret(self, endpoint_id: str, known: Endpoint | None, changes: Changes) -> None:
+        """Refuse an address without a secret, as the table does."""
+        has_address = changes.url not in {None, KEEP}
+        if has_address and changes.secret is KEEP and not (known and known.has_secret):
+            raise NotPossible(f"{endpoint_id} has no secret yet; add --secret or --generate-secret")
+
+    def _why_taken(self, endpoint_id: str) -> str:
+        found = self.find(endpoint_id)
+        if found is None:
+            return f"{endpoint_id} was removed, and no other endpoint may have its id; choose another"
+        return f"{endpoint_id} is an endpoint of {found.merchant_id} already; see: webhooks endpoint show {endpoint_id}"
 
 
-def unknown(merchant_id: str, *, held: int = 0) -> NotPossible:
-    """Say that a merchant is not registered, how many of its deliveries wait for that, and how to register it."""
+def unknown(endpoint_id: str, *, held: int = 0) -> NotPossible:
+    """Say that there is no such endpoint, how many deliveries are held for that, and what to do."""
+    if endpoint_id.startswith(ENDPOINT):
+        return NotPossible(f"no endpoint {endpoint_id}; see: webhooks endpoint list")
     waiting = f", and {held} of its deliveries are held" if held else ""
     return NotPossible(
-        f"no merchant {merchant_id}{waiting}; register it with: webhooks merchant set {merchant_id} --url https://…"
+        f"no merchant {endpoint_id}{waiting}; register it with: webhooks merchant set {endpoint_id} --url https://…"
     )
+
+
+def _merged(headers: dict[str, str], changes: Changes) -> dict[str, str]:
+    """Return an endpoint's own headers with the changes made; a name counts however it is written."""
+    changed = {as_read(name) for name in changes.headers}
+    kept = {name: value for name, value in headers.items() if as_read(name) not in changed}
+    return kept | {name: value for name, value in changes.headers.items() if value is not None}
+
+
+def _checked_secret(secret: str) -> str:
+    try:
+        standard_key(secret)
+    except ValueError as error:
+        raise NotPossible(str(error)) from None
+    return secret
 
 
 def _why_not_rotated(found: Endpoint) -> NotPossible:
@@ -178,6 +252,5 @@ def _why_not_rotated(found: Endpoint) -> NotPossible:
 
 
 def _endpoint(row: Row[Any]) -> Endpoint:
-    values = row._asdict()
     types = row.types and tuple(row.types)
-    return Endpoint(**{**values, "headers": tuple(row.headers), "types": types})
+    return Endpoint(**{**row._asdict(), "headers": tuple(row.headers), "types": types})

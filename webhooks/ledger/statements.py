@@ -20,7 +20,6 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    not_,
     null,
     select,
     text,
@@ -130,8 +129,11 @@ HAS_ADDRESS = and_(endpoints.c.url.is_not(None), endpoints.c.secret.is_not(None)
 # A countdown ends by some worker's wall clock. Where that is ahead, the ladder's wait would be cut short.
 _TOO_EARLY = deliveries.c.due_at > NOW + timedelta(seconds=0.2)
 
-# Whether the endpoint was taken away after the delivery was accepted; nothing is sent any more then.
-REMOVED = func.coalesce(endpoints.c.removed_at >= deliveries.c.accepted_at, False)
+# Whether the endpoint was taken away; nothing is sent any more then. What a merchant whose default endpoint is gone
+# gets from then on waits for another, as that of any merchant without one.
+REMOVED = endpoints.c.removed_at.is_not(None) & (
+    (endpoints.c.id != endpoints.c.merchant_id) | (endpoints.c.removed_at >= deliveries.c.accepted_at)
+)
 
 _CLAIMED = (
     *deliveries.c["id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money"],
@@ -146,13 +148,13 @@ _CLAIMED = (
 _TAKEN = (
     of_this_turn()
     .where(
-        not_(_TOO_EARLY),
+        ~_TOO_EARLY,
         deliveries.c.expires_at > NOW,
         events.c.id == deliveries.c.event_id,
         endpoints.c.id == deliveries.c.endpoint_id,
         HAS_ADDRESS,
         endpoints.c.paused_at.is_(None),
-        not_(REMOVED),
+        ~REMOVED,
     )
     .values(turn=deliveries.c.turn + 1, attempts=deliveries.c.attempts + 1, sending_since=NOW)
     .returning(*_CLAIMED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Row, Select, case, func, select, true
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
@@ -69,7 +69,7 @@ def matching(statement: Select[*_Ts], wanted: Wanted) -> Select[*_Ts]:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How many deliveries a merchant has held, and what keeps all of them whatever its breaker says."""
+    """How many deliveries an endpoint has held, and what keeps all of them whatever its breaker says."""
 
     number: int
     stay_for: HeldFor | None
@@ -117,28 +117,33 @@ class Views:
 
     def count_held(self, merchant_id: str | None = None) -> dict[str, int]:
         """Return how many deliveries are held for what, of one merchant or of all."""
+        return self._count_held(true() if merchant_id is None else deliveries.c.merchant_id == merchant_id)
+
+    def count_held_at(self, endpoint_id: str) -> dict[str, int]:
+        """Return how many deliveries to an endpoint are held for what."""
+        return self._count_held(deliveries.c.endpoint_id == endpoint_id)
+
+    def _count_held(self, which: ColumnElement[bool]) -> dict[str, int]:
         statement = (
             select(deliveries.c.held_for, _NUMBER)
-            .where(deliveries.c.state == State.HELD)
+            .where(deliveries.c.state == State.HELD, which)
             .group_by(deliveries.c.held_for)
         )
-        if merchant_id is not None:
-            statement = statement.where(deliveries.c.merchant_id == merchant_id)
         return {row.held_for: row.number for row in self._database.rows(statement, repeatable=True)}
 
-    def holding(self, merchant_id: str) -> Holding:
-        """Return what a merchant has held. Raises NotPossible for one nobody has heard of.
+    def holding(self, endpoint_id: str) -> Holding:
+        """Return what an endpoint has held. Raises NotPossible for one nobody has heard of.
 
         That is one which is not registered, and has no delivery.
         """
-        of_it = deliveries.c.endpoint_id == merchant_id
+        of_it = select(deliveries.c.id).where(deliveries.c.merchant_id == endpoint_id).limit(1)
         registered = select(HAS_ADDRESS, endpoints.c.paused_at).where(
-            endpoints.c.id == merchant_id, endpoints.c.removed_at.is_(None)
+            endpoints.c.id == endpoint_id, endpoints.c.removed_at.is_(None)
         )
         found = self._database.rows(registered, repeatable=True)
-        if not found and not self._database.rows(select(deliveries.c.id).where(of_it).limit(1), repeatable=True):
-            raise unknown(merchant_id)
-        number = sum(self.count_held(merchant_id).values())
+        if not found and not self._database.rows(of_it, repeatable=True):
+            raise unknown(endpoint_id)
+        number = sum(self.count_held_at(endpoint_id).values())
         if not found or not found[0][0]:
             return Holding(number, HeldFor.ADDRESS)
         return Holding(number, HeldFor.OPERATOR if found[0].paused_at else None)

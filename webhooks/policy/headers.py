@@ -54,11 +54,11 @@ def checked_header(name: str, value: str) -> tuple[str, str]:
 
 
 def _is_forbidden(name: str) -> bool:
-    read = _as_read(name)
+    read = as_read(name)
     return read in FORBIDDEN or read.startswith(FORBIDDEN_BEGINNINGS)
 
 
-def _as_read(name: str) -> str:
+def as_read(name: str) -> str:
     """Fold what receivers fold: CGI and WSGI read `x_webhook_id` and `X.Webhook.Id` as they read `X-Webhook-Id`."""
     return "".join(each if each.isalnum() else "-" for each in name.lower())
 
@@ -66,7 +66,7 @@ def _as_read(name: str) -> str:
 def _first_twice(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
-        if _as_read(name) in seen:
+        if as_read(name) in seen:
             return name
-        seen.add(_as_read(name))
+        seen.add(as_read(name))
     return None

@@ -1,0 +1,159 @@
+"""`webhooks endpoint`: the several addresses of a merchant, each with a secret, headers, filter and lane of its own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from webhooks import parts
+from webhooks.cli import changing
+from webhooks.cli.changing import Span, generate_option, secret_option, why_option
+from webhooks.cli.names import MerchantId, NewEndpointId, endpoint_argument, merchant_argument
+from webhooks.cli.output import as_json, print_json, print_table
+from webhooks.errors import NotPossible
+from webhooks.operating import endpoints
+from webhooks.operating.terminal import operator
+
+
+@click.group()
+def endpoint() -> None:
+    """Send a merchant's events to several addresses. The default endpoint has its merchant's id."""
+
+
+@endpoint.command("add")
+@merchant_argument
+@click.option("--id", "endpoint_id", type=NewEndpointId(), help="Such as ep_backup; by default one is made.")
+@changing.changing
+@as_json
+def add(merchant_id: str, endpoint_id: str | None, why: str | None, json_: bool, **options: Any) -> None:
+    """Add an endpoint to a merchant: events that are accepted from now on go there as well."""
+    chosen = endpoint_id or endpoints.new_id()
+    changes, made = changing.wish(chosen, **options)
+    with changing.telling_the_secret(chosen, made, json_):
+        changing.conclude(endpoints.add(operator(why), merchant_id, chosen, changes), made, json_)
+
+
+@endpoint.command("set")
+@endpoint_argument
+@changing.changing
+@as_json
+def set_(endpoint_id: str, why: str | None, json_: bool, **options: Any) -> None:
+    """Change an endpoint. A new address starts its breaker afresh; a new secret counts at once.
+
+    To replace a secret that is in use, see rotate-secret.
+    """
+    changes, made = changing.wish(endpoint_id, **options)
+    with changing.telling_the_secret(endpoint_id, made, json_):
+        changing.conclude(endpoints.change(operator(why), endpoint_id, changes), made, json_)
+
+
+@endpoint.command("rotate-secret")
+@endpoint_argument
+@secret_option
+@generate_option
+@click.option(
+    "--overlap", type=Span(), default="24h", show_default=True, help="How long the previous secret stays valid; or 0."
+)
+@click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else.")
+@why_option
+@as_json
+def rotate_secret(
+    endpoint_id: str,
+    secret: str | None,
+    generate_secret: bool,
+    overlap: timedelta,
+    finish: bool,
+    why: str | None,
+    json_: bool,
+) -> None:
+    """Replace an endpoint's secret, as webhooks merchant rotate-secret does that of the default one."""
+    changing.rotate(endpoint_id, secret, generate_secret, overlap, finish, why, json_)
+
+
+@endpoint.command("pause")
+@endpoint_argument
+@why_option
+@as_json
+def pause(endpoint_id: str, why: str | None, json_: bool) -> None:
+    """Hold an endpoint's deliveries, fresh ones and retries, until it is resumed; its merchant's others go on."""
+    changing.show(endpoints.pause(operator(why), endpoint_id, paused=True), json_)
+
+
+@endpoint.command("resume")
+@endpoint_argument
+@why_option
+@as_json
+def resume(endpoint_id: str, why: str | None, json_: bool) -> None:
+    """Let a paused endpoint's deliveries go again, paced, oldest first."""
+    changing.show(endpoints.pause(operator(why), endpoint_id, paused=False), json_)
+
+
+@endpoint.command("remove")
+@endpoint_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@why_option
+@as_json
+def remove(endpoint_id: str, yes: bool, why: str | None, json_: bool) -> None:
+    """Take an endpoint away for good; its unfinished deliveries end as cancelled.
+
+    What is being sent at this moment may still arrive, within the deadline of one attempt. Its id is not used again,
+    unless it is a merchant's: webhooks merchant set registers that anew.
+    """
+    going = endpoints.count_going(endpoint_id)
+    if not yes:
+        ends = f"{going} unfinished deliveries of it end as cancelled, and nothing goes there any more"
+        _ask(f"Remove {endpoint_id}? {ends}")
+    removed = endpoints.remove(operator(why), endpoint_id)
+    if json_:
+        print_json(asdict(removed))
+    else:
+        click.echo(f"{endpoint_id} is removed; {removed.cancelled} deliveries ended as cancelled")
+
+
+def _ask(question: str) -> None:
+    """Raise NotPossible unless a person says yes."""
+    try:
+        said = click.confirm(question, err=True)
+    except click.Abort:  # there is nobody to ask
+        said = False
+        click.echo(err=True)
+    if not said:
+        raise NotPossible("nothing was removed; to go on without a question: --yes")
+
+
+@endpoint.command("list")
+@click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's.")
+@as_json
+def list_(merchant_id: str | None, json_: bool) -> None:
+    """List endpoints, default ones and others."""
+    found = parts.endpoints().all() if merchant_id is None else parts.endpoints().of(merchant_id)
+    if json_:
+        print_json([asdict(item) for item in found])
+        return
+    rows = [
+        (
+            item.id,
+            item.merchant_id,
+            item.url,
+            ", ".join(item.types) if item.types else "all",
+            item.lane,
+            item.paused_at is not None,
+            item.note,
+        )
+        for item in found
+    ]
+    columns = ["endpoint", "merchant", "address", "types", "lane", "paused", "note"]
+    print_table(f"{len(rows)} endpoints", columns, rows)
+
+
+@endpoint.command("show")
+@endpoint_argument
+@as_json
+def show(endpoint_id: str, json_: bool) -> None:
+    """Show one endpoint, and how many of its deliveries are held. Secrets and values of headers are never shown."""
+    found = parts.endpoints().get(endpoint_id)
+    held = parts.views().count_held_at(endpoint_id)
+    changing.show(found, json_, held=held if json_ else changing.listed(held))
