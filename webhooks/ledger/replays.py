@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Executable, Row, Select, and_, bindparam, exists, func, not_, or_, select
 
-from webhooks.ledger import transitions
+from webhooks.ledger import routing, transitions
 from webhooks.ledger.acts import Rows
 from webhooks.ledger.statements import REMOVED
 from webhooks.ledger.tables import attempts, deliveries, endpoints, events
@@ -164,6 +164,14 @@ class Replays:
             refused = _why_no_replay(found.get(one), again=again, cancelled=cancelled)
             verdicts.append(Verdict(one, refused, None if refused else _note(found[one].answered)))
         return verdicts
+
+    def route(self, event_id: str) -> Sequence[str]:
+        """Have an event go also to the endpoints that want it by now and have not had it; paced, like a replay.
+
+        Returns the deliveries that begin with it; none where its body was pruned.
+        """
+        begun = self._database.rows(routing.ROUTE, {"the_id": event_id, "the_max_age": self._max_age})
+        return sorted(row.id for row in begun)
 
     def cancel(self, delivery_ids: Iterable[str]) -> list[Verdict]:
         """End the named deliveries as `failed: cancelled`; nothing of theirs is sent from here on.
