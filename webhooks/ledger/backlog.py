@@ -40,6 +40,7 @@ from webhooks.model import Message, Outcome
 _LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
 _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
 
+_BATCH = 500
 _MOST = the("most", Integer)
 
 _MESSAGE = (
@@ -180,16 +181,15 @@ class HeldEndpoints:
 
 
 class Backlog:
-    """The ledger as the sweep sees it; every batch is at most `batch` rows."""
+    """The ledger as the sweep sees it; every batch is at most 500 rows."""
 
-    def __init__(self, database: Database, *, recover_after: timedelta, batch: int = 500) -> None:
+    def __init__(self, database: Database, *, recover_after: timedelta) -> None:
         self._database = database
         self._recover_after = recover_after
-        self._batch = batch
 
     def expire(self) -> int:
         """Fail what is past its age, held or not; what is being sent right now may finish. Returns how many."""
-        return len(self._database.rows(_EXPIRE, {"the_most": self._batch}, repeatable=True))
+        return len(self._database.rows(_EXPIRE, {"the_most": _BATCH}, repeatable=True))
 
     def suspect(self) -> int:
         """Mark the attempts whose lease has run out; returns how many.
@@ -197,14 +197,14 @@ class Backlog:
         The worker gets a little longer: it may be alive with an answer that it could not write down while the
         database was away, and that answer must win over another POST.
         """
-        return len(self._database.rows(_SUSPECT, {"the_most": self._batch}, repeatable=True))
+        return len(self._database.rows(_SUSPECT, {"the_most": _BATCH}, repeatable=True))
 
     def bury(self) -> int:
         """Take deliveries back from workers that died over them: an attempt of unknown outcome, due again at once.
 
         Returns how many.
         """
-        return len(self._database.rows(_BURY, {"the_most": self._batch}, repeatable=True))
+        return len(self._database.rows(_BURY, {"the_most": _BATCH}, repeatable=True))
 
     def due(self, most: int, *, ahead: timedelta, still_queued_from: datetime | None) -> Sequence[Due]:
         """Take up to `most` deliveries that are due within `ahead` and have no live message.
@@ -233,7 +233,7 @@ class Backlog:
 
     def end_removed(self, endpoint_ids: Sequence[str]) -> int:
         """End the held deliveries of endpoints that were removed after they were accepted. Returns how many."""
-        values = {"the_endpoint_ids": endpoint_ids, "the_most": self._batch}
+        values = {"the_endpoint_ids": endpoint_ids, "the_most": _BATCH}
         return len(self._database.rows(_END_REMOVED, values, repeatable=True))
 
     def release_probe(self, endpoint_id: str) -> Sequence[Message]:

@@ -165,12 +165,13 @@ class Replays:
             verdicts.append(Verdict(one, refused, None if refused else _note(found[one].answered)))
         return verdicts
 
-    def route(self, event_id: str) -> Sequence[str]:
-        """Have an event go also to the endpoints that want it by now and have not had it; paced, like a replay.
+    def route(self, event_id: str, endpoint_id: str | None = None) -> Sequence[str]:
+        """Have an event go also to the endpoints that want it by now and have not had it, or to one; paced as a replay.
 
         Returns the deliveries that begin with it; none where its body was pruned.
         """
-        begun = self._database.rows(routing.ROUTE, {"the_id": event_id, "the_max_age": self._max_age})
+        values = {"the_id": event_id, "the_endpoint_id": endpoint_id, "the_max_age": self._max_age}
+        begun = self._database.rows(routing.ROUTE, values)
         return sorted(row.id for row in begun)
 
     def cancel(self, delivery_ids: Iterable[str]) -> list[Verdict]:

@@ -69,18 +69,20 @@ SELECT given.id FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea
 JOIN events ON events.id = given.id AND events.body_sha256 <> given.body_sha256
 """)
 
-# An event that was accepted goes also to the endpoints that want it and have not had it; paced like any release.
+# An event that was accepted goes also to the endpoints that want it and have not had it, or to one of these; paced like
+# any release.
 ROUTE = text(f"""
 WITH given AS MATERIALIZED (
     SELECT id, merchant_id, type, money FROM events WHERE id = :the_id AND body IS NOT NULL
 ), matched AS (
-    UPDATE events SET unmatched = false FROM given JOIN endpoints ON {_WANTS} WHERE events.id = given.id AND unmatched
+    UPDATE events SET unmatched = false FROM given JOIN endpoints ON {_WANTS}
+    WHERE endpoints.id = coalesce(:the_endpoint_id, endpoints.id) AND events.id = given.id AND unmatched
 )
 INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, held_for, due_at, accepted_at,
     expires_at)
 SELECT CASE WHEN endpoints.id = given.merchant_id THEN given.id ELSE given.id || '~' || endpoints.id END, given.id,
     given.merchant_id, endpoints.id, type, money, 'held', 'replay', now(), now(), now() + CAST(:the_max_age AS interval)
-FROM given JOIN endpoints ON {_WANTS}
+FROM given JOIN endpoints ON {_WANTS} WHERE endpoints.id = coalesce(:the_endpoint_id, endpoints.id)
 ON CONFLICT (id) DO NOTHING
 RETURNING id
 """)  # noqa: S608 - as above
