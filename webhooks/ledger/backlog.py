@@ -26,19 +26,22 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger import transitions
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, REMOVED, UNQUEUE_ALL, ends_claim_of, turns_of
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, UNQUEUE_ALL, ends_claim_of, turns_of
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
 from webhooks.ledger.transitions import HELD, NOW, Transition, the
 from webhooks.model import Message, Outcome
 
 _LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
 _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
+
+_REMOVED_AT = endpoints.c.removed_at
 
 _BATCH = 500
 _MOST = the("most", Integer)
@@ -132,21 +135,40 @@ _DUE = _PUBLISHED.of_locked(
     (deliveries.c.queued_at == NOW).label("taken"),  # what was left to its message keeps the time of that message
 )
 
+# What a removed endpoint holds and will not get, said so that the scan of an index by endpoint and time ends there:
+# what a merchant's default endpoint that is gone holds since then waits for another, and may be very much.
+_HELD_AND_REMOVED = (
+    deliveries.c.endpoint_id == endpoints.c.id,
+    HELD,
+    deliveries.c.accepted_at
+    <= case((endpoints.c.id != endpoints.c.merchant_id, literal("infinity", DateTime(True))), else_=_REMOVED_AT),
+)
+
+_HOLDS_REMOVED = exists().where(*_HELD_AND_REMOVED).correlate(endpoints)
+
 _HELD_ENDPOINTS = (
-    select(HOLDING.c.endpoint_id, endpoints.c.lane, endpoints.c.removed_at.is_not(None).label("removed"))
+    select(HOLDING.c.endpoint_id, endpoints.c.lane, _REMOVED_AT.is_not(None).label("removed"))
     .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), endpoints.c.removed_at.is_not(None)))
+    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), _REMOVED_AT.is_not(None) & _HOLDS_REMOVED))
+)
+
+_GONE = (
+    select(deliveries.c.id)
+    .where(*_HELD_AND_REMOVED)
+    .order_by(deliveries.c.accepted_at)
+    .limit(_MOST)
+    .with_for_update(skip_locked=True)
+    .correlate(endpoints)
+    .lateral("gone")
 )
 
 _END_REMOVED = (
     transitions.cancelled()
     .of_locked(
         deliveries.c.id.in_(
-            select(deliveries.c.id)
-            .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-            .where(deliveries.c.endpoint_id.in_(bindparam("the_endpoint_ids", expanding=True)), HELD, REMOVED)
-            .limit(_MOST)
-            .with_for_update(skip_locked=True, of=deliveries)
+            select(_GONE.c.id)
+            .select_from(endpoints.join(_GONE, true()))
+            .where(endpoints.c.id.in_(bindparam("the_endpoint_ids", expanding=True)), _REMOVED_AT.is_not(None))
         )
     )
     .returning(deliveries.c.id)
