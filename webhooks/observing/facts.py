@@ -1,7 +1,8 @@
 """What can happen, a frozen value for each; what says nothing of the system itself is no fact.
 
-A fact holds no body, no secret, no URL, and of a merchant's answer its status and the host it redirects to (I9): whoever listens may write it
-anywhere. Its `name` is what logs and metrics call it, the thing first and what became of it behind the dot.
+A fact holds no body, no secret, no URL, and of a merchant's answer only its status and the host that it redirects to
+(I9): whoever listens may write it anywhere. Its `name` is what logs and metrics call it, the thing first and what
+became of it behind the dot.
 """
 
 from __future__ import annotations
