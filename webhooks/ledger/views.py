@@ -38,6 +38,7 @@ _SHOWN = deliveries.c[
 ]
 
 
+_IS_DEFAULT = endpoints.c.id == endpoints.c.merchant_id
 _Ts = TypeVarTuple("_Ts")
 _NUMBER = func.count().label("number")
 
@@ -153,7 +154,7 @@ class Views:
         strangers = (
             select(HOLDING.c.endpoint_id)
             .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-            .where(endpoints.c.id.is_(None))
+            .where(endpoints.c.id.is_(None) | (_IS_DEFAULT & endpoints.c.removed_at.is_not(None)))
             .order_by(HOLDING.c.endpoint_id)
         )
         return [row.endpoint_id for row in self._database.rows(strangers, repeatable=True)]
