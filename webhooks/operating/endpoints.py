@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from webhooks import parts
 from webhooks.accepting.reading import checked_name, is_of_an_endpoint
-from webhooks.errors import GateUnavailable, LedgerUnavailable, NotPossible
+from webhooks.errors import GateUnavailable, LedgerFault, LedgerUnavailable, NotPossible
 from webhooks.ledger.acts import Act
 from webhooks.ledger.endpoints import Endpoints, noun, unknown
 from webhooks.ledger.removal import cancel_some, count_unfinished
@@ -209,10 +209,9 @@ def _end_deliveries(by: Operator, endpoint_id: str) -> int:
     try:
         while ended := _end_some(by, endpoint_id):
             number += len(ended)
-    except LedgerUnavailable as error:
+    except (LedgerUnavailable, LedgerFault) as error:
         raise type(error)(
-            f"{endpoint_id} is removed, and {number} deliveries are known to have ended; the others do as they come up "
-            f"({error})"
+            f"{endpoint_id} is removed; {number} of its deliveries have ended, the others end as they come up ({error})"
         ) from error
     return number
 
