@@ -41,19 +41,20 @@ _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the a
 SOMEBODY_IS_SILENT = exists(select(claims.c.delivery_id).where(_PAST_LEASE))
 
 # What a removed endpoint holds ends. A default one may hold as much that was accepted later, and waits for an address.
-_HAS_TO_END = endpoints.c.removed_at.is_not(None) & or_(
-    endpoints.c.id != endpoints.c.merchant_id,
-    exists().where(
-        deliveries.c.endpoint_id == endpoints.c.id,
-        deliveries.c.state == State.HELD,
-        deliveries.c.accepted_at <= endpoints.c.removed_at,
-    ),
+_OLDEST_HELD = (
+    select(deliveries.c.accepted_at)
+    .where(deliveries.c.endpoint_id == endpoints.c.id, deliveries.c.state == State.HELD)
+    .order_by(deliveries.c.accepted_at)
+    .limit(1)
+    .correlate(endpoints)
+    .scalar_subquery()
 )
+_HAS_TO_END = or_(endpoints.c.id != endpoints.c.merchant_id, endpoints.c.removed_at >= _OLDEST_HELD)
 
 _HELD_ENDPOINTS = (
     select(HOLDING.c.endpoint_id, endpoints.c.lane, endpoints.c.removed_at.is_not(None).label("removed"))
     .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), _HAS_TO_END))
+    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), endpoints.c.removed_at.is_not(None) & _HAS_TO_END))
 )
 
 
