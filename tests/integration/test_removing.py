@@ -155,7 +155,7 @@ def test_a_ledger_that_goes_away_in_between_is_told_with_what_is_done(
     add("ep_x")
     messages = [accept(EVENT) for _ in range(3)]
     monkeypatch.setattr(removal, "_BATCH", 1)
-    some, calls = endpoints.cancel_some, iter([True, False])
+    some, calls = removal.cancel_some, iter([True, False])
 
     def away(act: Any, endpoint_id: str) -> Sequence[str]:
         if next(calls):
