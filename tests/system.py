@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -153,7 +154,9 @@ class System:
 
     def delivery(self, delivery_id: str) -> dict[str, Any]:
         """Return a delivery with its journey."""
-        return parts.views().delivery(delivery_id)
+        found = parts.views().delivery(delivery_id)
+        journey = [asdict(made) for made in found.attempts]
+        return {**asdict(found.delivery), "note": found.note, "journey": journey}
 
     def counted(self) -> dict[str, int]:
         """Return how many deliveries are in which state; states without any are left out."""

@@ -14,8 +14,8 @@ from tests.command import done, run
 from tests.courier import accept
 from tests.system import System
 from webhooks import parts
-from webhooks.cli import deliveries
 from webhooks.ledger import audit
+from webhooks.operating import deliveries
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
 CHOSEN = ("--merchant", "acme", "--why", "route fixed")
@@ -44,14 +44,14 @@ def end(system: System) -> None:
 
 def after_a_batch(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Have something happen whenever a batch was replayed, before its number is known."""
-    replay_batch = deliveries._replay_batch
+    replay_batch: Callable[..., int] = deliveries.replay_some
 
-    def and_then(*given: Any) -> int:
-        number = replay_batch(*given)
+    def and_then(*given: Any, **more: Any) -> int:
+        number = replay_batch(*given, **more)
         happens()
         return number
 
-    monkeypatch.setattr(deliveries, "_replay_batch", and_then)
+    monkeypatch.setattr(deliveries, "replay_some", and_then)
 
 
 def replay(*arguments: str) -> Result:
@@ -139,4 +139,4 @@ def test_a_replay_that_matches_nothing_says_so(system: System, again: tuple[str,
     result = run("delivery", "replay", "--merchant", "nobody", "--why", "x", *again)
     assert (result.exit_code, result.stdout) == (0, "nothing matches: no delivery is sent again\n")
     assert done("audit") == []
-    assert parts.views().delivery("evt-1")["state"] == "failed"
+    assert parts.views().delivery("evt-1").delivery.state == "failed"

@@ -148,7 +148,7 @@ def test_an_address_that_is_set_while_the_gate_is_away(system: System) -> None:
     registered = parts.endpoints().find("acme")
     assert registered
     assert registered.url == url
-    assert parts.audit().latest(1)[0]["what"] == "set address, secret of acme"
+    assert parts.audit().latest(1).items[0].what == "set address, secret of acme"
 
 
 def test_worker_without_tables_says_what_to_do(system: System) -> None:

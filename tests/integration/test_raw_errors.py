@@ -153,18 +153,18 @@ def test_two_workers_reset_a_breaker_once(system: System) -> None:
         system.stage.worker(name, "--concurrency", "1")
     told = replies(app, "reset_breaker", merchant_id="acme", who="alice")
     assert told == ["breaker of acme reset", "breaker of acme was just reset, by alice"]
-    assert [(line["what"], line["who"]) for line in parts.audit().latest(9)] == [("breaker reset of acme", "alice")]
+    assert [(line.what, line.who) for line in parts.audit().latest(9).items] == [("breaker reset of acme", "alice")]
     system.sql("DELETE FROM audit")
     typed = system.run("celery", "-A", "webhooks", "control", "reset_breaker", "acme")
     assert typed.stdout.count("breaker of acme") == 2
-    (line,) = parts.audit().latest(9)
-    assert line["who"] == terminal.operator().name
+    (line,) = parts.audit().latest(9).items
+    assert line.who == terminal.operator().name
     # A mistake is one line as well, of each worker; nothing is done.
     for command in ("breaker", "reset_breaker"):
         assert replies(app, command) == [f"which merchant? Say: {command} MERCHANT"] * 2
         refused = {reply.partition(";")[0] for reply in replies(app, command, merchant_id="nosuch")}
         assert refused == {"no merchant nosuch"}
-    assert len(parts.audit().latest(9)) == 1
+    assert len(parts.audit().latest(9).items) == 1
     assert not [each.log for each in system.stage.programs if "Traceback" in each.log.read_text()]
 
 

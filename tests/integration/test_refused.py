@@ -78,7 +78,7 @@ def test_each_refusal_is_one_error_and_one_row_without_the_body(system: System) 
         "no-arguments": "the message is not one of a task: ValueError",
         "no-task": "the message names no task",
     }
-    system.wait_until(lambda: len(parts.refusals().latest(100)) == len(expected), "all are listed")
+    system.wait_until(lambda: len(parts.refusals().latest(100).items) == len(expected), "all are listed")
     rows = {row["task_id"]: row for row in done("event", "refused")}
     assert {name: row["why"] for name, row in rows.items()} == expected
     known = {name: row["event_id"] for name, row in rows.items() if row["event_id"]}

@@ -233,12 +233,12 @@ def test_nothing_of_the_old_settings_comes_back(system: System) -> None:
 
 
 def test_a_removed_endpoint_is_sent_nothing_by_a_replay(system: System) -> None:
-    """What is sent again ends again: there is no address any more."""
+    """There is no address any more, which the refusal says."""
     add("ep_x")
     message = accept(EVENT)
     done("endpoint", "remove", "ep_x", "--yes")
-    run("delivery", "replay", message.id, "--cancelled", "--why", "by mistake")
-    parts.sweeper().tick()
+    told = run("delivery", "replay", message.id, "--cancelled", "--why", "by mistake")
+    assert (told.exit_code, told.stderr) == (1, f"{message.id}: its endpoint was removed\n")
     assert standing(system, message) == [CANCELLED]
 
 

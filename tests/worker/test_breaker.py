@@ -56,7 +56,7 @@ def test_operators_look_and_reset(system: System, acme: str) -> None:
     assert "paused" in system.run("webhooks", "breaker", "list").stdout
     merchant.answers(200)
     assert system.run("celery", "-A", "webhooks", "control", "reset_breaker", acme).returncode == 0
-    assert parts.audit().latest(1)[0]["what"] == f"breaker reset of {acme}"
+    assert parts.audit().latest(1).items[0].what == f"breaker reset of {acme}"
     system.wait_for_state(State.DELIVERED, *held)
     pause(parts.gate(), acme)
     more = accept(3, acme, "more")

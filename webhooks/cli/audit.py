@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from webhooks import parts
@@ -10,12 +12,15 @@ from webhooks.cli.output import as_json, print_json, print_table
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--after", type=int, metavar="NUMBER", help="Go on behind the line with this id.")
 @as_json
-def audit(limit: int, json_: bool) -> None:
+def audit(limit: int, after: int | None, json_: bool) -> None:
     """List what operators did by hand, the latest first: who, when, what and why."""
-    found = parts.audit().latest(limit)
+    page = parts.audit().latest(limit, after)
     if json_:
-        print_json(found)
+        print_json([asdict(line) for line in page.items])
         return
-    rows = [(line["at"], line["who"], line["what"], line["why"], line["deliveries"]) for line in found]
+    rows = [(line.at, line.who, line.what, line.why, line.deliveries) for line in page.items]
     print_table(f"{len(rows)} lines", ["when", "who", "what", "why", "deliveries"], rows)
+    if page.next:
+        click.echo(f"the next ones: --after {page.next}")

@@ -219,7 +219,7 @@ def facts(facts: dict[str, object], json_: bool) -> None:
 
 def listed(held: dict[str, int]) -> str:
     """Write how many are held for what."""
-    return ", ".join(f"{count} for {what}" for what, count in held.items()) or "none"
+    return ", ".join(f"{count} for {what}" for what, count in sorted(held.items())) or "none"
 
 
 def _in_a_line(value: object) -> object:

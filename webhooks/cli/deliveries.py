@@ -17,8 +17,10 @@ from webhooks.cli.names import MerchantId
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.ledger.replays import Verdict
+from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
 from webhooks.model import Reason, State
+from webhooks.operating import deliveries
 from webhooks.operating.terminal import operator
 from webhooks.process.spans import in_words
 
@@ -53,9 +55,6 @@ class Word(click.ParamType[StrEnum]):
             self.fail(f"{value!r} is not one of {', '.join(self._words)}", param, ctx)
 
 
-_BATCH = 500  # deliveries that one statement of a replay takes
-
-
 @click.group()
 def delivery() -> None:
     """Look at deliveries, send them again, or cancel them."""
@@ -79,21 +78,21 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
 @_narrowed
 @click.option("--state", type=Word(State), help="Only what is in this state.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--after", metavar="ID", help="Go on behind this delivery, with the same options.")
 @as_json
-def list_(limit: int, json_: bool, **narrowed: Any) -> None:
+def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
     """List deliveries, the newest first."""
-    asked = parts.views().deliveries(Wanted(**narrowed), limit + 1)  # one more tells whether there are more
-    found = asked[:limit]
+    page = parts.views().deliveries(Wanted(**narrowed), limit, after)
     if json_:
-        print_json(found)
+        print_json([asdict(item) for item in page.items])
         return
     rows = [
-        (item["id"], item["merchant_id"], item["type"], _standing(item), item["attempts"], item["accepted_at"])
-        for item in found
+        (item.id, item.merchant_id, item.type, standing(item), item.attempts, item.accepted_at) for item in page.items
     ]
-    title = f"the newest {limit} deliveries; there are more, see --limit" if len(asked) > limit else None
-    columns = ["delivery", "merchant", "type", "state", "attempts", "accepted"]
-    print_table(title or f"{len(rows)} deliveries", columns, rows)
+    title = f"the newest {limit} deliveries; there are more, see --limit" if page.next else f"{len(rows)} deliveries"
+    print_table(title, ["delivery", "merchant", "type", "state", "attempts", "accepted"], rows)
+    if page.next:
+        click.echo(f"the next ones: --after {page.next}")
 
 
 @delivery.command("show")
@@ -102,29 +101,29 @@ def list_(limit: int, json_: bool, **narrowed: Any) -> None:
 def show(delivery_id: str, json_: bool) -> None:
     """Show one delivery, with all its attempts."""
     found = parts.views().delivery(delivery_id)
+    facts = asdict(found.delivery)
     if json_:
-        print_json(found)
+        print_json({**facts, "note": found.note, "journey": [asdict(made) for made in found.attempts]})
         return
-    journey, note = found.pop("journey"), found.pop("note")
-    print_facts({**{name.replace("_", " "): value for name, value in found.items()}, "state": _standing(found)})
-    if note:
-        click.echo(f"note: {note}")
+    print_facts({**{name.replace("_", " "): value for name, value in facts.items()}, "state": standing(found.delivery)})
+    if found.note:
+        click.echo(f"note: {found.note}")
     print_table(
-        f"{len(journey)} attempts",
+        f"{len(found.attempts)} attempts",
         ["attempt", "started", "took", "outcome", "status", "cause", "ladder", "probe", "answer"],
         [
             (
-                step["number"],
-                step["started_at"],
-                None if step["duration_ms"] is None else f"{step['duration_ms']} ms",
-                step["outcome"],
-                step["status"],
-                step["cause"],
-                step["ladder"],
-                step["probe"],
-                step["excerpt"],
+                made.number,
+                made.started_at,
+                None if made.duration_ms is None else f"{made.duration_ms} ms",
+                made.outcome,
+                made.status,
+                made.cause,
+                made.ladder,
+                made.probe,
+                made.excerpt,
             )
-            for step in journey
+            for made in found.attempts
         ],
     )
 
@@ -135,9 +134,7 @@ def show(delivery_id: str, json_: bool) -> None:
 @as_json
 def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
     """End deliveries for good: nothing of theirs is sent from here on."""
-    with parts.act(operator(why), "they were cancelled", "webhooks delivery show ID") as act:
-        verdicts = parts.replays().within(act).cancel(delivery_ids)
-        act.note_deliveries("cancel of", _done(verdicts))
+    verdicts = deliveries.cancel(operator(why), delivery_ids)
     _conclude("cancelled", verdicts, json_)
 
 
@@ -173,12 +170,10 @@ def replay(
     if not delivery_ids:
         _replay_chosen(wanted, again, dry_run, why, json_)
     elif dry_run:
-        verdicts = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
-        _conclude("would be sent again", verdicts, json_)
+        judged = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
+        _conclude("would be sent again", judged, json_)
     else:
-        with parts.act(operator(why), "they are being sent again", "webhooks delivery show ID") as act:
-            verdicts = parts.replays().within(act).replay(delivery_ids, again=again, cancelled=cancelled)
-            act.note_deliveries("replay of", _done(verdicts))
+        verdicts = deliveries.replay(operator(why), delivery_ids, again=again, cancelled=cancelled)
         _conclude("is being sent again", verdicts, json_)
 
 
@@ -207,29 +202,12 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
     """Replay what had finished when the command began. Ctrl-C waits for the end of a batch."""
     done = 0
     with held_back() as told_to_end, click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
-        while batch := _replay_batch(wanted, again, began, why):
+        while batch := deliveries.replay_some(operator(why), wanted, again=again, began=began):
             done += batch
             bar.update(batch)
             if told_to_end.is_set():
                 raise click.Abort
     return done
-
-
-def _replay_batch(wanted: Wanted, again: bool, began: datetime, why: str | None) -> int:
-    """Replay some, and tell the audit which; however the command ends, it has told every batch that counts."""
-    with parts.act(operator(why), "the last of them are being sent again", "webhooks audit") as act:
-        replays = parts.replays().within(act)
-        taken = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH)
-        act.note_deliveries(f"replay of {_in_words(wanted)}:", taken)
-    return len(taken)
-
-
-def _in_words(wanted: Wanted) -> str:
-    return ", ".join(f"{name} {value}" for name, value in asdict(wanted).items() if value is not None)
-
-
-def _done(verdicts: Sequence[Verdict]) -> Sequence[str]:
-    return [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
 
 
 def _conclude(what: str, verdicts: Sequence[Verdict], json_: bool) -> None:
@@ -240,21 +218,21 @@ def _conclude(what: str, verdicts: Sequence[Verdict], json_: bool) -> None:
         for verdict in verdicts:
             told = verdict.refused or "; ".join(filter(None, (what, verdict.note)))
             click.echo(f"{verdict.delivery_id}: {told}", err=verdict.refused is not None)
-    if len(_done(verdicts)) < len(verdicts):
+    if len(deliveries.done(verdicts)) < len(verdicts):
         click.get_current_context().exit(1)
 
 
-def _standing(item: dict[str, Any] | Any) -> str:
+def standing(item: DeliveryRow) -> str:
     """Say a delivery's state with what it waits for."""
-    match item["state"]:
+    match item.state:
         case State.FAILED:
-            return f"failed: {item['reason']}"
+            return f"failed: {item.reason}"
         case State.HELD:
-            return f"held for {item['held_for']}"
-        case State.PENDING if item["sending_since"]:
+            return f"held for {item.held_for}"
+        case State.PENDING if item.sending_since:
             return "pending: being sent"
         case State.PENDING:
-            wait = item["due_at"] - datetime.now(UTC)
+            wait = item.due_at - datetime.now(UTC)
             return f"pending: due in {in_words(wait)}" if wait.total_seconds() > 0 else "pending: due"
         case state:
             return str(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,7 @@ def _print(playing: Playing, json_: bool) -> None:
             journey.role.merchant_id,
             _path(journey),
             journey.verified,
-            journey.delivery["reason"] or journey.delivery["state"],
+            journey.history.delivery.reason or journey.history.delivery.state,
             "; ".join(journey.faults) or "as demanded",
         )
         for journey in playing.journeys
@@ -106,7 +107,7 @@ def _path(journey: Journey) -> str:
 
 def _as_json(journey: Journey) -> dict[str, object]:
     return {
-        **journey.delivery,
+        **asdict(journey.history.delivery),
         "answers": journey.statuses,
         "verified": journey.verified,
         "waits": journey.waits,

@@ -9,6 +9,7 @@ from typing import Any
 
 from webhooks.demo.cast import OK, Role
 from webhooks.demo.merchants import Visit
+from webhooks.ledger.rows import History
 
 TOLERANCE = 2.0  # seconds that a wait may be longer than its ladder says, on a busy machine
 
@@ -19,7 +20,7 @@ class Journey:
 
     event: Mapping[str, Any]
     role: Role
-    delivery: Mapping[str, Any]
+    history: History
     visits: Sequence[Visit]
 
     @property
@@ -41,12 +42,11 @@ class Journey:
     def faults(self) -> list[str]:
         """Where the journey is not what the rules demand; empty when all is well."""
         checks = {
-            f"it is {self.delivery['state']}": self.delivery["state"] == self.role.state,
-            f"its reason is {self.delivery['reason']}": self.delivery["reason"] == self.role.reason,
+            f"it is {self.history.delivery.state}": self.history.delivery.state == self.role.state,
+            f"its reason is {self.history.delivery.reason}": self.history.delivery.reason == self.role.reason,
             "its answers are others": self.role.answers in {None, tuple(self.statuses)},
             "it was sent again after a 2xx": OK not in self.statuses[:-1],
-            "the ledger tells of other attempts": [step["status"] for step in self.delivery["journey"]]
-            == self.statuses,
+            "the ledger tells of other attempts": [made.status for made in self.history.attempts] == self.statuses,
             "its attempts are not numbered 1, 2, 3": [visit.attempt for visit in self.visits]
             == list(range(1, len(self.visits) + 1)),
             "a signature did not verify": self.verified,

@@ -210,7 +210,7 @@ def _journeys(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerc
         Journey(
             event=event,
             role=roles[event["merchant_id"]],
-            delivery=parts.views().delivery(event["id"]),
+            history=parts.views().delivery(event["id"]),
             visits=merchants[event["merchant_id"]].visits_of(event["id"]),
         )
         for event in events

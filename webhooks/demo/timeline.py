@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from webhooks.demo.cast import PAUSES
 from webhooks.demo.journey import TOLERANCE, Journey
+from webhooks.ledger.rows import AttemptRow
 from webhooks.model import Outcome
 
 
@@ -67,17 +67,16 @@ class Timeline:
 
 def read_timeline(opened_at: datetime, closed_at: datetime, journeys: Sequence[Journey]) -> Timeline:
     """Put the timeline together from one merchant's deliveries."""
-    steps: list[dict[str, Any]] = [step for journey in journeys for step in journey.delivery["journey"]]
-    probes = [Probe(_ended(step), step["delivery_id"], Outcome(step["outcome"])) for step in steps if step["probe"]]
+    steps = [step for journey in journeys for step in journey.history.attempts]
+    probes = [Probe(_ended(step), step.delivery_id, step.outcome) for step in steps if step.probe]
     return Timeline(
         opened_at=opened_at,
         closed_at=closed_at,
-        failures=sum(step["outcome"] == Outcome.UNAVAILABLE and not step["probe"] for step in steps),
+        failures=sum(step.outcome == Outcome.UNAVAILABLE and not step.probe for step in steps),
         probes=sorted(probes, key=lambda probe: probe.at),
-        released=[_ended(step) for step in steps if step["outcome"] == Outcome.DELIVERED and not step["probe"]],
+        released=[_ended(step) for step in steps if step.outcome == Outcome.DELIVERED and not step.probe],
     )
 
 
-def _ended(step: dict[str, Any]) -> datetime:
-    ended: datetime = step["started_at"] + timedelta(milliseconds=step["duration_ms"])
-    return ended
+def _ended(step: AttemptRow) -> datetime:
+    return step.started_at + timedelta(milliseconds=step.duration_ms or 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import Insert, func, insert, select
+from sqlalchemy import Insert, func, insert, select, true
 
 from webhooks.ledger.database import Database
+from webhooks.ledger.rows import AuditRow, Page
 from webhooks.ledger.tables import audit
 from webhooks.model import Operator
 
@@ -40,10 +40,12 @@ class Audit:
                 transaction.rows(line(by, what))
             yield done[0].who if done else None
 
-    def latest(self, count: int) -> Sequence[dict[str, Any]]:
-        """Return the latest lines, the newest first."""
-        rows = self._database.rows(select(audit).order_by(audit.c.id.desc()).limit(count), repeatable=True)
-        return [row._asdict() for row in rows]
+    def latest(self, count: int, after: int | None = None) -> Page[AuditRow, int]:
+        """Return the latest lines, the newest first, from the one on that comes behind `after`."""
+        older = true() if after is None else audit.c.id < after
+        newest = select(audit).where(older).order_by(audit.c.id.desc()).limit(count + 1)
+        found = [AuditRow(**row._asdict()) for row in self._database.rows(newest, repeatable=True)]
+        return Page(found[:count], found[count - 1].id if len(found) > count else None)
 
 
 def line(by: Operator, what: str) -> Insert:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql.psycopg2 import dialect
 
 from webhooks.accepting.reading import Event
 from webhooks.errors import EventConflict, NotPossible
-from webhooks.ledger import statements
+from webhooks.ledger import routing
 from webhooks.ledger.recording import Recording, values_of_known
 
 _WANTED = "record takes a SQLAlchemy Connection or Session, or a DB-API connection"
@@ -32,10 +32,10 @@ def record(ledger: Recording, connection: Any, batches: Iterable[Sequence[Event]
     connection = _usable(connection)
     recorded: set[str] = set()
     for events in batches:
-        new = {_first(row) for row in _rows(connection, statements.RECORD, ledger.values_of(events))}
+        new = {_first(row) for row in _rows(connection, routing.RECORD, ledger.values_of(events))}
         recorded |= new
         if len(new) < len(events):
-            conflicts = _rows(connection, statements.CONFLICTS, values_of_known(events))
+            conflicts = _rows(connection, routing.CONFLICTS, values_of_known(events))
             if conflicts:
                 _rows(connection, _TAKE_BACK, {"the_ids": sorted(recorded)})
                 raise EventConflict.of(*map(_first, conflicts))

@@ -10,7 +10,7 @@ from sqlalchemy import Row
 
 from webhooks.accepting.reading import Event
 from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
-from webhooks.ledger import statements
+from webhooks.ledger import routing
 from webhooks.ledger.database import Database, Transaction
 from webhooks.model import Message, delivery_id_of
 
@@ -52,7 +52,7 @@ class Recording:
         except AnswerLost:
             pass
         try:
-            return self._record(values) or self.database.rows(statements.RECORDED, _known(values))
+            return self._record(values) or self.database.rows(routing.RECORDED, _known(values))
         except LedgerUnavailable as error:
             ids = ", ".join(values["the_ids"][:_TOLD])
             raise AnswerLost(
@@ -81,7 +81,7 @@ class Recording:
     def values_of(
         self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = False
     ) -> dict[str, Any]:
-        """Return the values with which `statements.RECORD` accepts events.
+        """Return the values with which `routing.RECORD` accepts events.
 
         Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
         """
@@ -108,9 +108,9 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequence[Row[Any]]:
-    recorded = ledger.rows(statements.RECORD, values)
+    recorded = ledger.rows(routing.RECORD, values)
     if len({row.event_id for row in recorded}) < len(values["the_ids"]):
-        conflicts = ledger.rows(statements.CONFLICTS, _known(values))
+        conflicts = ledger.rows(routing.CONFLICTS, _known(values))
         if conflicts:
             raise EventConflict.of(*(row.id for row in conflicts))
     return recorded

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, true
 
 from webhooks.accepting.reading import RefusedEvent
 from webhooks.ledger.database import Database
+from webhooks.ledger.rows import Page, RefusalRow
 from webhooks.ledger.tables import refused_events
 
 
@@ -24,10 +23,12 @@ class Refusals:
         """Add a line; raises LedgerUnavailable."""
         self._database.rows(insert(refused_events).values(asdict(refused)))
 
-    def latest(self, count: int) -> Sequence[dict[str, Any]]:
-        """Return the latest refusals, the newest first."""
-        newest = select(refused_events).order_by(refused_events.c.id.desc()).limit(count)
-        return [row._asdict() for row in self._database.rows(newest, repeatable=True)]
+    def latest(self, count: int, after: int | None = None) -> Page[RefusalRow, int]:
+        """Return the latest refusals, the newest first, from the one on that comes behind `after`."""
+        older = true() if after is None else refused_events.c.id < after
+        newest = select(refused_events).where(older).order_by(refused_events.c.id.desc()).limit(count + 1)
+        found = [RefusalRow(**row._asdict()) for row in self._database.rows(newest, repeatable=True)]
+        return Page(found[:count], found[count - 1].id if len(found) > count else None)
 
     def prune(self, keep: timedelta, batch: int) -> int:
         """Forget up to `batch` that are older than `keep`, the oldest first. Returns how many."""

@@ -13,14 +13,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, not_, select, true, update
 
+from webhooks.ledger import routing
 from webhooks.ledger.acts import Rows
-from webhooks.ledger.statements import failed_for
-from webhooks.ledger.tables import attempts, deliveries, events
+from webhooks.ledger.statements import REMOVED, failed_for
+from webhooks.ledger.tables import attempts, deliveries, endpoints, events
 from webhooks.ledger.views import Wanted, answered, matching
 from webhooks.model import HeldFor, Outcome, Reason, State
 
 _NOW = func.now()
 _FINAL = (State.DELIVERED, State.FAILED)
+
+_REMOVED = exists().where(endpoints.c.id == deliveries.c.endpoint_id, REMOVED).correlate(deliveries)
 
 _HAS_BODY = exists().where(events.c.id == deliveries.c.event_id, events.c.body.is_not(None)).correlate(deliveries)
 
@@ -162,6 +165,14 @@ class Replays:
         )
         return {row.id: row.answered for row in rows}
 
+    def route(self, event_id: str) -> Sequence[str]:
+        """Have an event go also to the endpoints that want it by now and have not had it; paced, like a replay.
+
+        Returns the deliveries that begin with it; none where its body was pruned.
+        """
+        begun = self._database.rows(routing.ROUTE, {"the_id": event_id, "the_max_age": self._max_age})
+        return sorted(row.id for row in begun)
+
     def cancel(self, delivery_ids: Iterable[str]) -> list[Verdict]:
         """End the named deliveries as `failed: cancelled`; nothing of theirs is sent from here on.
 
@@ -187,9 +198,9 @@ class Replays:
             return {}
         facts = deliveries.c["id", "state", "reason", "sending_since"]
         rows = self._database.rows(
-            select(*facts, not_(_HAS_BODY).label("pruned"), _ANSWERED.label("answered")).where(
-                deliveries.c.id.in_(delivery_ids)
-            ),
+            select(
+                *facts, not_(_HAS_BODY).label("pruned"), _REMOVED.label("removed"), _ANSWERED.label("answered")
+            ).where(deliveries.c.id.in_(delivery_ids)),
             repeatable=True,
         )
         return {row.id: row for row in rows}
@@ -197,7 +208,7 @@ class Replays:
 
 def _replayable(*, again: bool, cancelled: bool) -> ColumnElement[bool]:
     states = _FINAL if again else (State.FAILED,)
-    return and_(deliveries.c.state.in_(states), _HAS_BODY, _unless_cancelled(cancelled=cancelled))
+    return and_(deliveries.c.state.in_(states), _HAS_BODY, not_(_REMOVED), _unless_cancelled(cancelled=cancelled))
 
 
 def _unless_cancelled(*, cancelled: bool) -> ColumnElement[bool]:
@@ -212,7 +223,7 @@ def _note(attempt: int | None) -> str | None:
     return None if attempt is None else answered(attempt)
 
 
-def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:
+def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:  # noqa: PLR0911 - one line for each
     match row:
         case None:
             return "there is no such delivery"
@@ -220,6 +231,8 @@ def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:
             return f"it is {row.state}, and will be sent anyway"
         case _ if row.pruned:
             return "its body has been pruned"
+        case _ if row.removed:
+            return "its endpoint was removed"
         case _ if row.state == State.DELIVERED and not again:
             return "it was delivered; add --again to send it once more"
         case _ if row.reason == Reason.CANCELLED and not cancelled:

@@ -65,63 +65,8 @@ def failed_for(reason: Reason) -> dict[str, Any]:
     }
 
 
-# A caller's transaction may have begun long ago: the statement's time counts. Events come as one array a column, so
-# that one statement takes one event or hundreds. Which endpoints want one is said here, in the same round trip; a
-# merchant without any has it held for its address.
-RECORD = text("""
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(CAST(:the_ids AS text[]), CAST(:the_merchant_ids AS text[]), CAST(:the_types AS text[]),
-        CAST(:the_money AS boolean[]), CAST(:the_bodies AS bytea[]), CAST(:the_digests AS bytea[]))
-        AS given (id, merchant_id, type, money, body, body_sha256)
-), clashing AS (
-    SELECT FROM given JOIN events USING (id) WHERE events.body_sha256 <> given.body_sha256
-), wanted AS MATERIALIZED (
-    SELECT given.id AS event_id, endpoints.id AS endpoint_id, endpoints.lane
-    FROM given JOIN endpoints ON endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL
-    WHERE endpoints.types IS NULL OR EXISTS (
-        SELECT FROM unnest(endpoints.types) AS wanted
-        WHERE given.type = wanted OR right(wanted, 2) = '.*' AND starts_with(given.type, left(wanted, -1)))
-    UNION ALL
-    SELECT given.id, given.merchant_id, NULL FROM given WHERE NOT EXISTS (
-        SELECT FROM endpoints
-        WHERE endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL)
-), accepted AS (
-    INSERT INTO events (id, merchant_id, type, money, body, body_sha256, accepted_at, unmatched)
-    SELECT id, merchant_id, type, money, body, body_sha256, statement_timestamp(),
-        NOT EXISTS (SELECT FROM wanted WHERE wanted.event_id = given.id)
-    FROM given WHERE NOT EXISTS (SELECT FROM clashing)
-    ON CONFLICT (id) DO NOTHING
-    RETURNING id, merchant_id, type, money, accepted_at
-), begun AS (
-    INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, due_at, sweep_at, queued_at,
-        accepted_at, expires_at)
-    SELECT CASE WHEN endpoint_id = merchant_id THEN id ELSE id || '~' || endpoint_id END, id, merchant_id, endpoint_id,
-        type, money, accepted_at + CAST(:the_wait AS interval),
-        accepted_at + CAST(:the_wait AS interval) + CAST(:the_recover_after AS interval),
-        CASE WHEN :the_queued THEN accepted_at END, accepted_at, accepted_at + CAST(:the_max_age AS interval)
-    FROM accepted JOIN wanted ON wanted.event_id = accepted.id
-    ON CONFLICT (id) DO NOTHING
-)
-SELECT accepted.id AS event_id, accepted.merchant_id, wanted.endpoint_id, accepted.type, accepted.accepted_at,
-    wanted.lane
-FROM accepted LEFT JOIN wanted ON wanted.event_id = accepted.id
-""")
-
-# What was accepted just now, by a statement whose answer was lost.
-RECORDED = text("""
-SELECT deliveries.event_id, deliveries.merchant_id, deliveries.endpoint_id, deliveries.type, deliveries.accepted_at,
-    endpoints.lane
-FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea[])) AS given (id, body_sha256)
-JOIN events ON events.id = given.id AND events.body_sha256 = given.body_sha256
-JOIN deliveries ON deliveries.event_id = events.id
-LEFT JOIN endpoints ON endpoints.id = deliveries.endpoint_id
-WHERE deliveries.turn = 0 AND deliveries.queued_at = deliveries.accepted_at
-""")
-
-CONFLICTS = text("""
-SELECT given.id FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea[])) AS given (id, body_sha256)
-JOIN events ON events.id = given.id AND events.body_sha256 <> given.body_sha256
-""")
+# A delivery that does not have its event's id has an entry in an index by event.
+ELSEWHERE = deliveries.c.event_id != deliveries.c.id
 
 # Every POST is signed, so that an address alone is none: by hand, the table's own check can be taken away.
 HAS_ADDRESS = and_(endpoints.c.url.is_not(None), endpoints.c.secret.is_not(None))

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, select, true
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, true
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
 from webhooks.ledger.endpoints import unknown
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING
-from webhooks.ledger.tables import attempts, deliveries, endpoints
-from webhooks.model import HeldFor, Outcome, Reason, State
+from webhooks.ledger.rows import AttemptRow, DeliveryRow, EventRow, History, Page
+from webhooks.ledger.statements import ELSEWHERE, HAS_ADDRESS, HOLDING
+from webhooks.ledger.tables import attempts, deliveries, endpoints, events
+from webhooks.model import HeldFor, Ladder, Outcome, Reason, State, event_of
 
-_SHOWN = deliveries.c[
-    "id",
-    "event_id",
-    "merchant_id",
-    "endpoint_id",
-    "type",
-    "money",
-    "state",
-    "reason",
-    "held_for",
-    "due_at",
-    "sending_since",
-    "attempts",
-    "fast_spent",
-    "slow_spent",
-    "slow_since",
-    "accepted_at",
-    "expires_at",
-    "finished_at",
-]
+_SHOWN = [deliveries.c[field.name] for field in fields(DeliveryRow)]
+_WORDS = {"state": State, "reason": Reason, "held_for": HeldFor, "outcome": Outcome, "ladder": Ladder}
 
+_EVENT = select(
+    *events.c["id", "merchant_id", "type", "money", "accepted_at"],
+    func.encode(events.c.body_sha256, "hex").label("body_sha256"),
+    func.octet_length(events.c.body).label("body_bytes"),
+    events.c.unmatched,
+)
 
 _IS_DEFAULT = endpoints.c.id == endpoints.c.merchant_id
 _Ts = TypeVarTuple("_Ts")
@@ -76,9 +65,21 @@ class Holding:
     stay_for: HeldFor | None
 
 
-def _note(found: Row[Any], journey: Sequence[Row[Any]]) -> str | None:
+def _delivery(row: Row[Any]) -> DeliveryRow:
+    return DeliveryRow(**_in_words(row))
+
+
+def _in_words(row: Row[Any]) -> dict[str, Any]:
+    """Return a row's values, with our own words where the table has texts."""
+    return {
+        name: _WORDS[name](value) if name in _WORDS and value is not None else value
+        for name, value in row._asdict().items()
+    }
+
+
+def _note(found: DeliveryRow, made: Sequence[AttemptRow]) -> str | None:
     """Say what state and attempts do not agree about: an answer that came too late changes no final state (I8)."""
-    had = [step.number for step in journey if step.outcome == Outcome.DELIVERED]
+    had = [attempt.number for attempt in made if attempt.outcome == Outcome.DELIVERED]
     return answered(had[-1]) if had and found.state == State.FAILED else None
 
 
@@ -93,22 +94,54 @@ class Views:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def deliveries(self, wanted: Wanted, limit: int) -> Sequence[Mapping[str, Any]]:
-        """Return deliveries, the newest first."""
-        chosen = matching(select(*_SHOWN), wanted)
-        newest = chosen.order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit)
-        return [row._asdict() for row in self._database.rows(newest, repeatable=True)]
+    def deliveries(self, wanted: Wanted, limit: int, after: str | None = None) -> Page[DeliveryRow, str]:
+        """Return deliveries, the newest first, from the one on that comes behind `after`.
 
-    def delivery(self, delivery_id: str) -> dict[str, Any]:
-        """Return one delivery, with its attempts under `journey`. Raises NotPossible when there is none."""
+        Raises NotPossible where that is none.
+        """
+        chosen = matching(select(*_SHOWN), wanted)
+        if after is not None:
+            last = self._one(after)
+            older = deliveries.c.accepted_at < last.accepted_at
+            chosen = chosen.where(
+                or_(older, and_(deliveries.c.accepted_at == last.accepted_at, deliveries.c.id > last.id))
+            )
+        newest = chosen.order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit + 1)
+        found = [_delivery(row) for row in self._database.rows(newest, repeatable=True)]
+        return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    def delivery(self, delivery_id: str) -> History:
+        """Return one delivery, with its attempts. Raises NotPossible when there is none."""
+        found = self._one(delivery_id)
+        asked = select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number)
+        made = [AttemptRow(**_in_words(row)) for row in self._database.rows(asked, repeatable=True)]
+        return History(found, _note(found, made), made)
+
+    def _one(self, delivery_id: str) -> DeliveryRow:
         found = self._database.rows(select(*_SHOWN).where(deliveries.c.id == delivery_id), repeatable=True)
         if not found:
             raise NotPossible(f"no delivery {delivery_id}; see: webhooks delivery list")
-        journey = self._database.rows(
-            select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number),
-            repeatable=True,
-        )
-        return {**found[0]._asdict(), "note": _note(found[0], journey), "journey": [row._asdict() for row in journey]}
+        return _delivery(found[0])
+
+    def event(self, event_id: str) -> EventRow:
+        """Return an event as it was accepted. Raises NotPossible when there is none."""
+        rows = self._database.rows(_EVENT.where(events.c.id == event_id), repeatable=True)
+        if not rows:
+            its = event_of(event_id)
+            other = "" if its == event_id else f"; that is a delivery, of event {its}"
+            raise NotPossible(f"no event {event_id} was accepted{other}")
+        return EventRow(**rows[0]._asdict())
+
+    def body(self, event_id: str) -> bytes | None:
+        """Return an event's body as it was stored, and as it is sent; None once it was pruned."""
+        rows = self._database.rows(select(events.c.body).where(events.c.id == event_id), repeatable=True)
+        return bytes(rows[0].body) if rows and rows[0].body is not None else None
+
+    def of_event(self, event_id: str) -> Sequence[DeliveryRow]:
+        """Return the deliveries of an event, one for each endpoint that wanted it."""
+        of_it = or_(deliveries.c.id == event_id, and_(deliveries.c.event_id == event_id, ELSEWHERE))
+        asked = select(*_SHOWN).where(of_it).order_by(deliveries.c.endpoint_id)
+        return [_delivery(row) for row in self._database.rows(asked, repeatable=True)]
 
     def count_by_state(self) -> dict[str, int]:
         """Return how many deliveries there are in each state; every state is named."""
