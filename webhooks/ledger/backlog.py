@@ -137,24 +137,32 @@ _DUE = _PUBLISHED.of_locked(
 
 # What a removed endpoint holds and will not get, said so that the scan of an index by endpoint and time ends there:
 # what a merchant's default endpoint that is gone holds since then waits for another, and may be very much.
-_HELD_AND_REMOVED = (
-    deliveries.c.endpoint_id == endpoints.c.id,
-    HELD,
-    deliveries.c.accepted_at
-    <= case((endpoints.c.id != endpoints.c.merchant_id, literal("infinity", DateTime(True))), else_=_REMOVED_AT),
+_GOES_UNTIL = case(
+    (endpoints.c.id != endpoints.c.merchant_id, literal("infinity", DateTime(timezone=True))), else_=_REMOVED_AT
 )
-
-_HOLDS_REMOVED = exists().where(*_HELD_AND_REMOVED).correlate(endpoints)
+_OLDEST_HELD = (
+    select(deliveries.c.accepted_at)
+    .where(deliveries.c.endpoint_id == endpoints.c.id, HELD)
+    .order_by(deliveries.c.accepted_at)
+    .limit(1)
+    .correlate(endpoints)
+    .scalar_subquery()
+)
 
 _HELD_ENDPOINTS = (
     select(HOLDING.c.endpoint_id, endpoints.c.lane, _REMOVED_AT.is_not(None).label("removed"))
     .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), _REMOVED_AT.is_not(None) & _HOLDS_REMOVED))
+    .where(
+        or_(
+            HAS_ADDRESS & endpoints.c.paused_at.is_(None),
+            _REMOVED_AT.is_not(None) & (_OLDEST_HELD <= _GOES_UNTIL),
+        )
+    )
 )
 
 _GONE = (
     select(deliveries.c.id)
-    .where(*_HELD_AND_REMOVED)
+    .where(deliveries.c.endpoint_id == endpoints.c.id, HELD, deliveries.c.accepted_at <= _GOES_UNTIL)
     .order_by(deliveries.c.accepted_at)
     .limit(_MOST)
     .with_for_update(skip_locked=True)

@@ -49,10 +49,11 @@ _REGISTERED = select(HAS_ADDRESS.label("has_address"), endpoints.c.paused_at).wh
     endpoints.c.id == _ID, endpoints.c.removed_at.is_(None)
 )
 
+_IS_DEFAULT = endpoints.c.id == endpoints.c.merchant_id
 _STRANGERS = (
     select(HOLDING.c.endpoint_id)
     .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(endpoints.c.id.is_(None))
+    .where(endpoints.c.id.is_(None) | (_IS_DEFAULT & endpoints.c.removed_at.is_not(None)))
     .order_by(HOLDING.c.endpoint_id)
 )
 
