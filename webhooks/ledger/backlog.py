@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, delete, exists, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger.database import Database
@@ -39,6 +39,17 @@ _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the a
 
 # Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
 SOMEBODY_IS_SILENT = exists(select(claims.c.delivery_id).where(_PAST_LEASE))
+
+# A delivery that was deleted by hand while it was sent has left its claim behind.
+_FREED_OF_NOTHING = (
+    delete(claims)
+    .where(
+        _PAST_LEASE,
+        claims.c.silent_since.is_not(None),
+        ~exists().where(deliveries.c.id == claims.c.delivery_id).correlate(claims),
+    )
+    .cte("freed_of_nothing")
+)
 
 _HELD_ENDPOINTS = (
     select(HOLDING.c.endpoint_id, endpoints.c.lane, endpoints.c.removed_at.is_not(None).label("removed"))
@@ -149,7 +160,7 @@ class Backlog:
             .from_select(["delivery_id", "number", "started_at", "outcome"], row)
             .on_conflict_do_nothing()
             .returning(attempts.c.number)
-            .add_cte(ends_claim_of(dead)),
+            .add_cte(ends_claim_of(dead), _FREED_OF_NOTHING),
             repeatable=True,
         )
         return len(written)
