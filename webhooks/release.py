@@ -57,5 +57,5 @@ class Release:
         return False
 
     def _let_go(self, message: Message, slot: str, *, probe: bool = False) -> None:
-        self._publisher.publish(replace(message, slot=slot))
-        self._observers.tell(facts.Released.of(message, probe=probe))
+        if self._publisher.publish(replace(message, slot=slot)):
+            self._observers.tell(facts.Released.of(message, probe=probe))

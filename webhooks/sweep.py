@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import MayProbe, MayRelease, Wait
-from webhooks.ledger.backlog import Backlog
+from webhooks.gate.values import Lanes, MayProbe, MayRelease, Wait
+from webhooks.ledger.backlog import Backlog, HeldEndpoints
 from webhooks.ledger.leases import Lease, Term
 from webhooks.observing.facts import Swept
 from webhooks.observing.observers import Observers
@@ -83,7 +83,9 @@ class Sweep:
         expired = step(self.backlog.expire, 0)
         buried = step(self._bury, 0) if term.asked else 0
         published = step(lambda: self._publish_due(term), 0)
-        probes, released, ended = step(lambda: self._ask_for_the_held(term), (0, 0, 0))
+        held = step(self.backlog.held_endpoints, HeldEndpoints({}, ()))
+        ended = step(lambda: self.backlog.end_removed(held.removed), 0) if held.removed else 0
+        probes, released = step(lambda: self._ask_for_the_held(term, held.lanes), (0, 0))
         for fault in refused:
             raise fault  # so that this tick does not count as done
         return Swept(expired, buried, published, probes, released, ended)
@@ -106,12 +108,10 @@ class Sweep:
             term.renew()
         return len(due)
 
-    def _ask_for_the_held(self, term: Term) -> tuple[int, int, int]:
+    def _ask_for_the_held(self, term: Term, lanes: Lanes) -> tuple[int, int]:
         """Ask the gate once for all endpoints with held deliveries: offer a probe, release some, or leave them."""
         probes = released = 0
-        held = self.backlog.held_endpoints()
-        ended = self.backlog.end_removed(held.removed) if held.removed else 0
-        for endpoint_id, offer in self.gate.offer(held.lanes, held.lanes).items():
+        for endpoint_id, offer in self.gate.offer(lanes, lanes).items():
             match offer:
                 case MayProbe(slot=slot):
                     probes += self.release.probe_of(endpoint_id, slot)
@@ -120,4 +120,4 @@ class Sweep:
                 case Wait():
                     pass
             term.renew()
-        return probes, released, ended
+        return probes, released

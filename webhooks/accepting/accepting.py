@@ -83,5 +83,5 @@ class Accepting:
         """Accept events in the transaction that is open on `connection`; see `webhooks.record_many`."""
         call = batches.read_all(given)
         with call.told():
-            self.inside(connection, (batch.events for batch in call.batches))
+            self.inside(connection, call.in_one_transaction())
         return call.ids

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TypeVar
 
 from webhooks.accepting.reading import Event, read
 from webhooks.errors import AnswerLost, EventConflict, InvalidEvent, LedgerFault, LedgerUnavailable
@@ -14,6 +15,8 @@ from webhooks.model import Message, event_of
 # What one statement records: within a second or so, and never more than fits into anybody's memory.
 MOST_EVENTS = 500
 MOST_BYTES = 4 * 1024 * 1024
+
+_Error = TypeVar("_Error", bound=EventConflict | LedgerUnavailable | LedgerFault)
 
 _TOLD = 20  # of the events that clash, in an error's line
 
@@ -38,6 +41,11 @@ class Call:
     batches: Sequence[Batch]
     positions: Mapping[str, int]
 
+    def in_one_transaction(self) -> Iterator[Sequence[Event]]:
+        """Give all events in the order of their ids: one transaction keeps what it has taken until its end."""
+        ordered = sorted((event for batch in self.batches for event in batch.events), key=attrgetter("id"))
+        return (batch.events for batch in _batches(enumerate(ordered)))
+
     def in_order(self, messages: Iterable[Message]) -> list[Message]:
         """Return messages in the order in which their events were given."""
         return sorted(messages, key=lambda message: self.positions[event_of(message.id)])
@@ -52,7 +60,9 @@ class Call:
         try:
             yield
         except EventConflict as error:
-            raise self._standing(batch, EventConflict(self._clashes(error.ids))) from None
+            told = self._standing(batch, EventConflict(self._clashes(error.ids)))
+            told.ids = error.ids
+            raise told from None
         except (LedgerUnavailable, LedgerFault) as error:
             raise self._standing(batch, error) from None
 
@@ -62,9 +72,7 @@ class Call:
         more = f" and {len(clashing) - _TOLD} more" if len(clashing) > _TOLD else ""
         return f"{named}{more}: accepted before with another body"
 
-    def _standing(
-        self, batch: Batch, error: EventConflict | LedgerUnavailable | LedgerFault
-    ) -> EventConflict | LedgerUnavailable | LedgerFault:
+    def _standing(self, batch: Batch, error: _Error) -> _Error:
         """Say what of the call stands; where an answer was lost, nobody knows it of this batch."""
         clauses = [f"events 0 to {batch.first - 1} are accepted"] if batch.first else []
         if isinstance(error, AnswerLost):

@@ -31,7 +31,7 @@ _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _MAX_TOLD = 300  # characters of each thing that is told of a refused event
-_MAX_DEPTH = 64
+MAX_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
 
@@ -148,8 +148,8 @@ def _serialise(fields: Mapping[Any, Any]) -> bytes:
 
 def _to_json(value: object, where: str, depth: int) -> object:  # noqa: C901, PLR0911 - one line for each of JSON's words
     """Return `value` in JSON's own words; `where` names it in the error."""
-    if depth > _MAX_DEPTH:
-        raise InvalidEvent(f"{where[:80]}…: nested deeper than {_MAX_DEPTH} levels")
+    if depth > MAX_DEPTH:
+        raise InvalidEvent(f"{where[:80]}…: nested deeper than {MAX_DEPTH} levels")
     match value:
         case None | bool():
             return value

@@ -37,7 +37,9 @@ def accept(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> No
     try:
         _record(task, args, kwargs)
     except (LedgerUnavailable, LedgerFault) as error:
-        parts.observers().tell(EventWaits(str(error)))
+        parts.observers().tell(
+            EventWaits(str(error), of_outage=isinstance(error, LedgerUnavailable) and error.told_once)
+        )
         _keep(task, args, kwargs)
         raise waiting(str(error)) from None
     raise Ignore
@@ -46,28 +48,31 @@ def accept(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> No
 def _record(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Record an event by name, or note why not: its producer hears nothing."""
     event: object = None
+    task_id = str(task.request.id)  # whoever sent it may have counted
     try:
         event = messages.the_event(args, kwargs)
         _refuse_notation(event, "event")
-        parts.accepting().accept_by_name(event, task.request.id)
+        parts.accepting().accept_by_name(event, task_id)
     except Refused as refusal:
-        refused = reading.RefusedEvent.of(event, task.request.id, str(refusal))
+        refused = reading.RefusedEvent.of(event, task_id, str(refusal))
         parts.refusals().note(refused)
         parts.observers().tell(EventRefused(**asdict(refused)))
         raise
 
 
-def _refuse_notation(value: object, where: str) -> None:
+def _refuse_notation(value: object, where: str, depth: int = 0) -> None:
     """Refuse what Celery at the sender made of a date or an amount: nobody can tell it from data that looks like it."""
+    if depth > reading.MAX_DEPTH:
+        return  # refused where it is read
     match value:
         case {"__type__": str(kind), "__value__": _, **rest} if kind in _NOTATION and not rest:
             raise InvalidEvent(f"{where}: Celery's notation for a {kind}; write it as text before sending")
         case dict():
             for key, item in value.items():
-                _refuse_notation(item, f"{where}.{key}"[:_LONGEST_WHERE])
+                _refuse_notation(item, f"{where}.{key}"[:_LONGEST_WHERE], depth + 1)
         case list():
             for index, item in enumerate(value):
-                _refuse_notation(item, f"{where}[{index}]"[:_LONGEST_WHERE])
+                _refuse_notation(item, f"{where}[{index}]"[:_LONGEST_WHERE], depth + 1)
         case _:
             pass
 

@@ -7,35 +7,28 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-# Which endpoints of its merchant want what is given: all events, those of a type, or all under a name.
-_WANTS = """
-    endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL AND (endpoints.types IS NULL OR EXISTS (
+# Whether an endpoint wants what is given: all events, those of a type, or all under a name.
+_WANTED = """(endpoints.types IS NULL OR EXISTS (
         SELECT FROM unnest(endpoints.types) AS wanted
-        WHERE given.type = wanted OR right(wanted, 2) = '.*' AND starts_with(given.type, left(wanted, -1))))
-"""
+        WHERE given.type = wanted OR right(wanted, 2) = '.*' AND starts_with(given.type, left(wanted, -1))))"""
 
 # A caller's transaction may have begun long ago: the statement's time counts. Events come as one array a column, so
 # that one statement takes one event or hundreds. Which endpoints want one is said here, in the same round trip; a
-# merchant without any has it held for its address.
+# merchant without any has it held for its address. An id that is known changes nothing, see CONFLICTS.
 RECORD = text(f"""
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:the_ids AS text[]), CAST(:the_merchant_ids AS text[]), CAST(:the_types AS text[]),
         CAST(:the_money AS boolean[]), CAST(:the_bodies AS bytea[]), CAST(:the_digests AS bytea[]))
         AS given (id, merchant_id, type, money, body, body_sha256)
-), clashing AS (
-    SELECT FROM given JOIN events USING (id) WHERE events.body_sha256 <> given.body_sha256
-), wanted AS MATERIALIZED (
-    SELECT given.id AS event_id, endpoints.id AS endpoint_id, endpoints.lane
-    FROM given JOIN endpoints ON {_WANTS}
-    UNION ALL
-    SELECT given.id, given.merchant_id, NULL FROM given WHERE NOT EXISTS (
-        SELECT FROM endpoints
-        WHERE endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL)
+), ways AS MATERIALIZED (
+    SELECT given.id AS event_id, coalesce(endpoints.id, given.merchant_id) AS endpoint_id, endpoints.lane,
+        {_WANTED} AS wanted
+    FROM given LEFT JOIN endpoints ON endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL
 ), accepted AS (
     INSERT INTO events (id, merchant_id, type, money, body, body_sha256, accepted_at, unmatched)
     SELECT id, merchant_id, type, money, body, body_sha256, statement_timestamp(),
-        NOT EXISTS (SELECT FROM wanted WHERE wanted.event_id = given.id)
-    FROM given WHERE NOT EXISTS (SELECT FROM clashing)
+        NOT EXISTS (SELECT FROM ways WHERE event_id = given.id AND wanted)
+    FROM given
     ON CONFLICT (id) DO NOTHING
     RETURNING id, merchant_id, type, money, accepted_at
 ), begun AS (
@@ -45,12 +38,11 @@ WITH given AS MATERIALIZED (
         type, money, accepted_at + CAST(:the_wait AS interval),
         accepted_at + CAST(:the_wait AS interval) + CAST(:the_recover_after AS interval),
         CASE WHEN :the_queued THEN accepted_at END, accepted_at, accepted_at + CAST(:the_max_age AS interval)
-    FROM accepted JOIN wanted ON wanted.event_id = accepted.id
+    FROM accepted JOIN ways ON event_id = id AND wanted
     ON CONFLICT (id) DO NOTHING
 )
-SELECT accepted.id AS event_id, accepted.merchant_id, wanted.endpoint_id, accepted.type, accepted.accepted_at,
-    wanted.lane
-FROM accepted LEFT JOIN wanted ON wanted.event_id = accepted.id
+SELECT accepted.id AS event_id, accepted.merchant_id, ways.endpoint_id, accepted.type, accepted.accepted_at, ways.lane
+FROM accepted LEFT JOIN ways ON event_id = id AND wanted
 """)  # noqa: S608 - all of it is written here
 
 # What was accepted just now, by a statement whose answer was lost.
@@ -73,14 +65,17 @@ JOIN events ON events.id = given.id AND events.body_sha256 <> given.body_sha256
 ROUTE = text(f"""
 WITH given AS MATERIALIZED (
     SELECT id, merchant_id, type, money FROM events WHERE id = :the_id AND body IS NOT NULL
+), going AS MATERIALIZED (
+    SELECT endpoints.id FROM given JOIN endpoints ON endpoints.merchant_id = given.merchant_id
+    WHERE endpoints.removed_at IS NULL AND {_WANTED}
 ), matched AS (
-    UPDATE events SET unmatched = false FROM given JOIN endpoints ON {_WANTS} WHERE events.id = given.id AND unmatched
+    UPDATE events SET unmatched = false FROM given, going WHERE events.id = given.id AND unmatched
 )
 INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, held_for, due_at, accepted_at,
     expires_at)
 SELECT CASE WHEN endpoints.id = given.merchant_id THEN given.id ELSE given.id || '~' || endpoints.id END, given.id,
     given.merchant_id, endpoints.id, type, money, 'held', 'replay', now(), now(), now() + CAST(:the_max_age AS interval)
-FROM given JOIN endpoints ON {_WANTS}
+FROM given, going AS endpoints
 ON CONFLICT (id) DO NOTHING
 RETURNING id
 """)  # noqa: S608 - as above
