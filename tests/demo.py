@@ -31,7 +31,9 @@ def test_the_demo_keeps_running_until_it_is_told_to_end(tmp_path: Path) -> None:
     try:
         wait_until(lambda: b"Ctrl-C" in log.read_bytes() or demo.poll() is not None, "the demo is over", timeout=90)
         text = log.read_text(encoding="utf-8")
-        assert "all 36 deliveries went as the rules demand" in text
+        assert "accepted 36 events, which go 38 ways" in text
+        assert "all 38 deliveries went as the rules demand" in text
+        assert "evt-1001~ep_books" in text
         assert "http://127.0.0.1:" in text
         demo.send_signal(signal.SIGINT)
         assert demo.wait(30) == 0

@@ -1,4 +1,4 @@
-"""The drill's merchants: each answers by its role, and keeps a book of what it saw and what it said."""
+"""The drill's endpoints: each answers by its role, and keeps a book of what it saw and what it said."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tests.faults.addressees import ADDRESSEES
 from tests.merchant import Merchant, Reply, Request, Reset, TestCA
+from webhooks.model import delivery_id_of
 
-SECRET = "a secret of the drill"
-HEALTHY = frozenset({"fast", "swift"})
 DOOMED = "doomed-"  # how the ids of deliveries begin that the drill deletes while they are sent
 RESET = 0  # in the book, for a connection that was reset instead of answered
 
@@ -20,17 +20,18 @@ Role = Callable[[Request, int], int | Reply]
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One POST as a merchant saw it; `status` is 0 for a reset, `until` when the answer was due to leave."""
+    """One POST as an endpoint saw it; `status` is 0 for a reset, `until` when the answer was due to leave."""
 
-    merchant: str
+    endpoint_id: str
     request: Request
     status: int
     until: datetime
 
     @property
     def id(self) -> str:
-        """The delivery's id."""
-        return str(self.request.webhook_id)
+        """The delivery's id: the request says the event's, and not where it has come to."""
+        merchant_id = ADDRESSEES[self.endpoint_id].merchant_id
+        return delivery_id_of(str(self.request.webhook_id), merchant_id, self.endpoint_id)
 
     @property
     def attempt(self) -> int:
@@ -39,17 +40,17 @@ class Visit:
 
     @property
     def received(self) -> bool:
-        """Whether the merchant said that it has it."""
+        """Whether the endpoint said that it has it."""
         return 200 <= self.status < 300
 
 
 class Book:
-    """What all merchants saw, in order."""
+    """What all endpoints saw, in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._visits: list[Visit] = []
-        self._seen: dict[str, int] = {}
+        self._seen: dict[tuple[str, str], int] = {}
 
     @property
     def visits(self) -> list[Visit]:
@@ -68,32 +69,33 @@ class Book:
             if (now - visit.request.at).total_seconds() > 0.1 and (visit.until - now).total_seconds() > 0.3
         ]
 
-    def keep(self, merchant: str, role: Role) -> Callable[[Request], int | Reply]:
+    def keep(self, endpoint_id: str, role: Role) -> Callable[[Request], int | Reply]:
         """Make an `answer_with` callable that writes down each POST and its answer."""
 
         def answer(request: Request) -> int | Reply:
-            delivery_id = str(request.webhook_id)
+            delivery = (endpoint_id, str(request.webhook_id))
             with self._lock:
-                self._seen[delivery_id] = before = self._seen.get(delivery_id, 0) + 1
+                self._seen[delivery] = before = self._seen.get(delivery, 0) + 1
             reply = role(request, before)
             status, after = (reply, 0.0) if isinstance(reply, int) else (reply.status, reply.after)
             if isinstance(reply, Reply) and reply.steps is not None:
                 status = RESET
             until = datetime.fromtimestamp(request.at.timestamp() + after, UTC)
             with self._lock:
-                self._visits.append(Visit(merchant, request, status, until))
+                self._visits.append(Visit(endpoint_id, request, status, until))
             return reply
 
         return answer
 
 
 class Cast:
-    """The merchants by name; `down` is set while the one with an outage has it."""
+    """The endpoints by id; `down` is set while those with an outage have it, `dead` once one is dead for good."""
 
     def __init__(self, ca: TestCA, seed: int) -> None:
         self._ca = ca
         self._seed = seed
         self.down = threading.Event()
+        self.dead = threading.Event()
         self.book = Book()
         self.roles: dict[str, Role] = {
             "fast": lambda _request, _seen: 200,
@@ -102,12 +104,18 @@ class Cast:
             "flaky": self._flaky,
             "outage": self._outage,
             "strict": self._strict,
+            "double": lambda _request, _seen: 200,
+            "ep_double": self._outage,
+            "leaving": lambda _request, _seen: 202,
+            "ep_leaving": self._dead,
+            "ep_slow_side": self._slow,
+            "ep_flaky_side": self._flaky,
         }
 
-    def start(self, name: str) -> Merchant:
+    def start(self, endpoint_id: str) -> Merchant:
         """Start one of them."""
         merchant = Merchant(self._ca)
-        merchant.answer_with(self.book.keep(name, self.roles[name]))
+        merchant.answer_with(self.book.keep(endpoint_id, self.roles[endpoint_id]))
         return merchant
 
     def luck(self, delivery_id: str, seen: int) -> float:
@@ -129,8 +137,12 @@ class Cast:
         return 503 if luck < 0.3 else 200
 
     def _outage(self, request: Request, seen: int) -> int | Reply:
-        if not self.down.is_set():
-            return 200
+        return self._away(request, seen) if self.down.is_set() else 200
+
+    def _dead(self, request: Request, seen: int) -> int | Reply:
+        return self._away(request, seen) if self.dead.is_set() else 200
+
+    def _away(self, request: Request, seen: int) -> int | Reply:
         return Reply.raw(Reset()) if self.luck(str(request.webhook_id), seen) < 0.5 else 503
 
     def _strict(self, request: Request, seen: int) -> int:

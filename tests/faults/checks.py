@@ -8,7 +8,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from tests.faults.cast import SECRET, Visit
+from tests.faults import routing
+from tests.faults.addressees import ADDRESSEES, OWN_HEADERS, SIBLINGS, STRANGERS
+from tests.faults.cast import Visit
 from tests.faults.evidence import Evidence
 from tests.faults.kinds import DEADLY, LEDGER
 from tests.faults.theatre import MAX_QUEUED
@@ -17,50 +19,45 @@ from webhooks.model import Outcome
 from webhooks.settings import get_settings
 from webhooks.signing import verify
 
-_REASONS: dict[str, set[str | None]] = {
-    "fast": {None},
-    "swift": {None},
-    "slow": {None},
-    "outage": {None, "fast_exhausted"},
-    "flaky": {None, "fast_exhausted"},
-    "strict": {None, "rejected", "slow_exhausted"},
-}
 _BURST = 150  # what producers and workers publish themselves, beside the sweep, while nobody consumes
-_ENOUGH = 20  # events, before a fault and between faults, by which the healthy merchants are judged
-_LONGER = 10  # times as long: a busy machine makes it twice, and waiting behind another merchant a hundred times
+_ENOUGH = 15  # events of each kind, before a fault and between faults, by which the healthy endpoints are judged
+_LONGER = 10  # times as long: a busy machine makes it twice, and waiting behind another endpoint a hundred times
 
 Check = Callable[[Evidence], Iterator[str]]
 
 
 def everything_ends(evidence: Evidence) -> Iterator[str]:
-    """I1: every accepted event is delivered, or failed with a reason that its merchant gave cause for."""
+    """I1: every delivery of an accepted event is delivered, or failed for a reason that its endpoint gave."""
     yield from (f"{delivery_id} has not ended" for delivery_id in evidence.unfinished)
     for row in evidence.deliveries.values():
-        if row.reason not in _REASONS[row.merchant_id]:
-            yield f"{row.id} failed: {row.reason}, but {row.merchant_id} gave no cause for that"
+        if row.reason not in ADDRESSEES[row.endpoint_id].reasons:
+            yield f"{row.id} failed: {row.reason}, but {row.endpoint_id} gave no cause for that"
         received = any(visit.received for visit in evidence.visits.get(row.id, ()))
         if row.state == "delivered" and not received:
-            yield f"{row.id} is delivered, but {row.merchant_id} never said so"
+            yield f"{row.id} is delivered, but {row.endpoint_id} never said so"
     yield from evidence.broken
 
 
 def attempts_are_alike(evidence: Evidence) -> Iterator[str]:
-    """I2: every POST of a delivery carries its id and its bytes, freshly signed."""
+    """I2: every POST carries its event's id and bytes, wherever it goes, freshly signed with its endpoint's secret."""
     for delivery_id, visits in evidence.visits.items():
+        event = evidence.events.get(str(visits[0].request.webhook_id))
         for visit in visits:
-            request = visit.request
-            if delivery_id not in evidence.deliveries or request.body != bytes(evidence.deliveries[delivery_id].body):
+            if event is None or visit.request.body != bytes(event.body):
                 yield f"{delivery_id}: attempt {visit.attempt} carried other bytes"
             if not _verifies(visit, fresh=evidence.explanation(visit) is None):
                 yield f"{delivery_id}: the signature of attempt {visit.attempt} does not verify"
+            own = {name: value for name in OWN_HEADERS if (value := visit.request.header(name)) is not None}
+            if own != ADDRESSEES[visit.endpoint_id].headers:
+                yield f"{delivery_id}: attempt {visit.attempt} carried the headers {own}"
 
 
 def _verifies(visit: Visit, *, fresh: bool) -> bool:
     """Whether a signature is right, and made just before; a worker may have been frozen in between."""
     request, tolerance = visit.request, 10 if fresh else 60
     timestamp, signature = request.header("X-Webhook-Timestamp"), request.header("X-Webhook-Signature")
-    now = request.at.timestamp()
-    return verify(SECRET, timestamp=timestamp, signature=signature, body=request.body, now=now, tolerance=tolerance)
+    secret, now = ADDRESSEES[visit.endpoint_id].secret, request.at.timestamp()
+    return verify(secret, timestamp=timestamp, signature=signature, body=request.body, now=now, tolerance=tolerance)
 
 
 def one_post_at_a_time(evidence: Evidence) -> Iterator[str]:
@@ -83,7 +80,7 @@ def one_post_at_a_time(evidence: Evidence) -> Iterator[str]:
 
 
 def attempts_are_posts(evidence: Evidence) -> Iterator[str]:
-    """I4: the ledger's attempts are the POSTs that the merchants saw; only a deadly fault leaves one unknown."""
+    """I4: the ledger's attempts are the POSTs that the endpoints saw; only a deadly fault leaves one unknown."""
     for delivery_id, visits in evidence.visits.items():
         heard = [visit for visit in visits if visit not in evidence.unheard]
         numbers = [visit.attempt for visit in heard]
@@ -126,34 +123,40 @@ def _dishonest(delivery_id: str, attempt: Any, seen: set[int], evidence: Evidenc
 
 
 def copies_are_explained(evidence: Evidence) -> Iterator[str]:
-    """I4: a POST after the merchant's 2xx happens only when a deadly fault kept the worker from writing it down."""
+    """I4: a POST after the endpoint's 2xx happens only when a deadly fault kept the worker from writing it down."""
     for visit, fault in evidence.copies():
         if fault is None:
             yield f"{visit.id}: attempt {visit.attempt} came after a 2xx, and no fault explains it"
 
 
 def one_probe(evidence: Evidence) -> Iterator[str]:
-    """I5: per merchant at most one probe at a time, and no breaker is left with nobody probing."""
-    probes: dict[str, list[Any]] = {}
+    """I5: per endpoint at most one probe at a time, none of one that has not failed itself, and no breaker is stuck."""
+    made: dict[str, list[Any]] = {}
     for delivery_id, attempts in evidence.attempts.items():
-        merchant = evidence.deliveries[delivery_id].merchant_id
-        probes.setdefault(merchant, []).extend(a for a in attempts if a.probe and a.duration_ms is not None)
-    for merchant, found in probes.items():
-        found.sort(key=lambda attempt: attempt.started_at)
+        made.setdefault(evidence.deliveries[delivery_id].endpoint_id, []).extend(attempts)
+    for endpoint_id, attempts in made.items():
+        attempts.sort(key=lambda attempt: attempt.started_at)
+        found = [attempt for attempt in attempts if attempt.probe and attempt.duration_ms is not None]
         for earlier, later in pairwise(found):
             ended = earlier.started_at + timedelta(milliseconds=earlier.duration_ms)
             if later.started_at < ended and not evidence.explains(earlier.delivery_id, earlier.started_at):
-                yield f"{merchant}: the probes {earlier.delivery_id} and {later.delivery_id} overlap"
+                yield f"{endpoint_id}: the probes {earlier.delivery_id} and {later.delivery_id} overlap"
+        if found:
+            before = attempts[: attempts.index(found[0])]
+            failed = sum(attempt.outcome in {Outcome.UNAVAILABLE, Outcome.UNKNOWN} for attempt in before)
+            if failed < get_settings().breaker.min_attempts:
+                yield f"{endpoint_id} was probed with {found[0].delivery_id} although it had failed {failed} times"
 
 
 def others_go_on(evidence: Evidence) -> Iterator[str]:
-    """I6: beside another merchant's outage a healthy one's events take no longer than in the quiet at first."""
-    before, beside = evidence.healthy_ways()
-    if min(len(before), len(beside)) < _ENOUGH:
-        yield f"{len(before)} and {len(beside)} events of healthy merchants are too few to judge by"
-    elif median(beside) > _LONGER * median(before):
-        was, became = median(before), median(beside)
-        yield f"the median way of a healthy merchant's event was {was:.3f} s, and became {became:.3f} s"
+    """I6: beside an endpoint's outage the events of others, its siblings too, take no longer than in the quiet."""
+    for whose, endpoint_ids in (("a healthy merchant's", STRANGERS), ("a sick endpoint's sibling's", SIBLINGS)):
+        before, beside = evidence.ways(endpoint_ids)
+        if min(len(before), len(beside)) < _ENOUGH:
+            yield f"{len(before)} and {len(beside)} are too few events to judge {whose} by"
+        elif median(beside) > _LONGER * median(before):
+            was, became = median(before), median(beside)
+            yield f"the median way of {whose} event was {was:.3f} s, and became {became:.3f} s"
 
 
 def depth_is_bounded(evidence: Evidence) -> Iterator[str]:
@@ -195,14 +198,18 @@ CHECKS: tuple[Check, ...] = (
     everything_ends,
     attempts_are_alike,
     one_post_at_a_time,
+    routing.events_go_where_they_are_wanted,
+    routing.removed_is_removed,
     attempts_are_posts,
     resends_are_told,
     copies_are_explained,
     one_probe,
     others_go_on,
+    routing.lanes_are_kept,
     depth_is_bounded,
     final_is_final,
     acknowledged_late,
     nobody_is_charged,
     nobody_is_deaf,
+    routing.claims_are_of_attempts,
 )

@@ -16,19 +16,22 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
+from sqlalchemy import text
 
 from tests import pgbouncer
 from tests.faults import inquest, report
+from tests.faults.addressees import LEAVES
 from tests.faults.consumers import left_over
 from tests.faults.evidence import Calm, Evidence, gather
 from tests.faults.faults import Faults
 from tests.faults.kinds import Fault
 from tests.faults.producers import Producers
+from tests.faults.removal import Removal, remove
 from tests.faults.sabotage import SABOTAGES
 from tests.faults.theatre import SETTINGS, Theatre
 from tests.faults.watch import Watch
@@ -37,14 +40,16 @@ from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible, Unavailable
 from webhooks.model import State
 
-_OF_PRODUCERS = "refusals-are-swallowed"
+_OF_THIS_PROCESS = {"refusals-are-swallowed", "filters-are-ignored", "the-removed-are-remembered"}  # these too
 _SETTLES_WITHIN = 90  # seconds after the last fault
 _SETTLES_USUALLY = 15
 _LETS_GO_WITHIN = 60  # seconds; a message that was doubled or restored may wait out its countdown first
 _STARTS_WITHIN = 2  # seconds until every process has its connections
 _RECOVERS_WITHIN = 8  # seconds after a fault: two leases, and what was lost is published again
-_CALM = 7  # seconds without a fault, in which healthy merchants are looked at
+_CALM = 9  # seconds without a fault, in which healthy endpoints are looked at
 _FAULTS_BETWEEN_CALMS = 5
+_REMOVED_AFTER = 0.4  # of the time
+_CLAIMS_END_WITHIN = 20  # seconds; the claim of an attempt that came late outlasts it by its lease
 
 
 def read_options() -> argparse.Namespace:
@@ -70,7 +75,7 @@ def main() -> int:
     console.print("shortened: " + ", ".join(f"{name.lower()} {value}" for name, value in SETTINGS.items()), style="dim")
     if options.sabotage:
         console.print(f"sabotaged: {SABOTAGES[options.sabotage].__doc__}", style="yellow")
-    if options.sabotage == _OF_PRODUCERS:
+    if options.sabotage in _OF_THIS_PROCESS:
         SABOTAGES[options.sabotage]()
     if options.pooler and not pgbouncer.is_installed():
         console.print(f"{pgbouncer.MISSING}: the drill goes on without it", style="yellow")
@@ -101,7 +106,7 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
     hurry = 3 if options.sabotage else 1  # then it is known that something never comes
     with Watch(theatre) as watch:
         with producers:
-            calms = _play_faults(
+            calms, removal = _play_faults(
                 theatre, faults, _order(list(faults.all), options.only, dice), options.minutes, console
             )
             theatre.cast.down.clear()
@@ -116,6 +121,9 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
         unacknowledged=faults.unacknowledged,
         broken=[f"a producer broke: {error!r}" for error in producers.broken],
         left_over=left_over(_LETS_GO_WITHIN / hurry),
+        claims=_claims_left(),
+        unclaimed=sorted(watch.unclaimed),
+        removal=removal,
         deepest=watch.deepest,
         most_copies=watch.most_copies,
         longest_overdue=watch.longest_overdue,
@@ -130,10 +138,15 @@ def _play(theatre: Theatre, options: argparse.Namespace, console: Console) -> tu
 
 def _play_faults(
     theatre: Theatre, faults: Faults, order: Iterator[str], minutes: float, console: Console
-) -> list[Calm]:
-    """Play one fault after the other until the time is over; returns the calms before, between and after them."""
+) -> tuple[list[Calm], Removal]:
+    """Play one fault after the other until the time is over; returns the calms before, between and after them.
+
+    In the midst of it an endpoint is removed, which was dead from the first fault on.
+    """
     began, length = time.monotonic(), 60 * minutes - _SETTLES_USUALLY
     calms = [_calm(faults, _STARTS_WITHIN)]
+    theatre.cast.dead.set()
+    removal: Removal | None = None
     for number, name in enumerate(order, 1):
         spent = (time.monotonic() - began) / length
         if number > 1 and spent >= 1 - (_RECOVERS_WITHIN + _CALM) / length:
@@ -141,9 +154,18 @@ def _play_faults(
         _let_merchant_fail(theatre, spent)
         _say(console, faults.play(name), began)
         faults.rest(1, 3)
+        if removal is None and spent > _REMOVED_AFTER:
+            removal = _remove(console, began)
         if number % _FAULTS_BETWEEN_CALMS == 0:
             calms.append(_calm_beside_an_outage(theatre, faults))
-    return [*calms, _calm_beside_an_outage(theatre, faults)]
+    removal = removal or _remove(console, began)
+    return [*calms, _calm_beside_an_outage(theatre, faults)], removal
+
+
+def _remove(console: Console, began: float) -> Removal:
+    removal = remove(LEAVES)
+    _say(console, Fault(f"{LEAVES} removed", removal.began, removal.ended), began)
+    return removal
 
 
 def _calm_beside_an_outage(theatre: Theatre, faults: Faults) -> Calm:
@@ -167,7 +189,7 @@ def _order(names: list[str], only: str | None, dice: random.Random) -> Iterator[
 
 
 def _let_merchant_fail(theatre: Theatre, spent: float) -> None:
-    """Have one merchant's endpoint down for two fifths of the time."""
+    """Have two merchants' endpoints down for two fifths of the time; one of them has another, which is well."""
     if 0.1 < spent < 0.3 or 0.6 < spent < 0.8:
         theatre.cast.down.set()
     else:
@@ -195,6 +217,19 @@ def _has_settled() -> bool:
     except Unavailable:
         return False
     return not counted[State.PENDING] and not counted[State.HELD]
+
+
+def _claims_left() -> Sequence[str]:
+    """Wait until nothing is claimed any more; returns what is."""
+    left: list[str] = []
+
+    def are_none() -> bool:
+        left[:] = [row.delivery_id for row in parts.database().rows(text("SELECT delivery_id FROM claims"))]
+        return not left
+
+    with contextlib.suppress(NotPossible):
+        wait_until(are_none, "nothing is claimed", timeout=_CLAIMS_END_WITHIN)
+    return left
 
 
 def _ended_by_themselves(theatre: Theatre) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""What is known when a drill is over: the ledger's rows beside the merchants' books, and what was done meanwhile."""
+"""What is known when a drill is over: the ledger's rows beside the endpoints' books, and what was done meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from typing import Any
 
 from sqlalchemy import text
 
-from tests.faults.cast import HEALTHY, RESET, Visit
+from tests.faults.cast import RESET, Visit
 from tests.faults.kinds import DEADLY, Fault
+from tests.faults.removal import Removal
 from webhooks import parts
 from webhooks.wire.adapter import OF_THE_CONNECTION
 
+_EVENTS = "SELECT id, merchant_id, type, body, accepted_at, unmatched FROM events"
 _DELIVERIES = """
-SELECT id, merchant_id, body, state, reason, attempts, fast_spent, slow_spent, accepted_at, finished_at FROM deliveries
+SELECT id, event_id, merchant_id, endpoint_id, state, reason, attempts, fast_spent, slow_spent, accepted_at, finished_at
+FROM deliveries
 """
 _ATTEMPTS = """
 SELECT delivery_id, number, started_at, duration_ms, outcome, status, cause, ladder, probe FROM attempts
@@ -40,9 +43,14 @@ class Calm:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the checks judge."""
+    """The facts that the checks judge.
+
+    `accepted` and `events` are by the event's id, `visits`, `deliveries` and `attempts` by the delivery's. `claims` are
+    the deliveries that were still claimed in the end, and `unclaimed` those that were sent by nobody.
+    """
 
     accepted: Mapping[str, str]
+    events: Mapping[str, Any]
     visits: Mapping[str, Sequence[Visit]]
     deliveries: Mapping[str, Any]
     attempts: Mapping[str, Sequence[Any]]
@@ -52,23 +60,36 @@ class Evidence:
     unacknowledged: Sequence[bool]
     broken: Sequence[str]
     left_over: Sequence[str]
+    claims: Sequence[str]
+    unclaimed: Sequence[str]
+    removal: Removal
     deepest: int
     most_copies: int
     longest_overdue: float
 
     @property
     def posts(self) -> int:
-        """How many POSTs the merchants saw."""
+        """How many POSTs the endpoints saw."""
         return sum(map(len, self.visits.values()))
 
     @property
     def unfinished(self) -> list[str]:
-        """Accepted, and neither delivered nor failed."""
-        return [
-            delivery_id
-            for delivery_id in self.accepted
-            if delivery_id not in self.deliveries or self.deliveries[delivery_id].state not in {"delivered", "failed"}
-        ]
+        """What was accepted, and is lost or neither delivered nor failed."""
+        lost = [event_id for event_id in self.accepted if event_id not in self.events]
+        return lost + [row.id for row in self.deliveries.values() if row.state not in {"delivered", "failed"}]
+
+    @cached_property
+    def places(self) -> Mapping[str, AbstractSet[str]]:
+        """Return the endpoints to which each event has a delivery."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for row in self.deliveries.values():
+            found[row.event_id].add(row.endpoint_id)
+        return found
+
+    def posts_at(self, endpoint_id: str) -> list[Visit]:
+        """Return what an endpoint saw, in order."""
+        seen = (visit for visits in self.visits.values() for visit in visits if visit.endpoint_id == endpoint_id)
+        return sorted(seen, key=lambda visit: visit.request.at)
 
     def ended(self) -> Counter[str]:
         """Count the deliveries by state and reason."""
@@ -89,7 +110,7 @@ class Evidence:
         ]
 
     def copies(self) -> Iterator[tuple[Visit, str | None]]:
-        """Give each POST that came after the merchant had said that it has it, and the fault that explains it."""
+        """Give each POST that came after the endpoint had said that it has it, and the fault that explains it."""
         for visits in self.visits.values():
             received: Visit | None = None
             for visit in visits:
@@ -109,17 +130,17 @@ class Evidence:
                 return fault.name
         return None
 
-    def healthy_ways(self) -> tuple[list[float], list[float]]:
-        """Return how long healthy merchants' events took, in seconds: in the quiet at first, and in all later calms."""
-        quiet, *calms = map(self._ways, self.calms)
+    def ways(self, endpoint_ids: AbstractSet[str]) -> tuple[list[float], list[float]]:
+        """Return how long events took to endpoints, in seconds: in the quiet at first, and in all later calms."""
+        quiet, *calms = (self._ways(endpoint_ids, calm) for calm in self.calms)
         return quiet, [way for ways in calms for way in ways]
 
-    def _ways(self, calm: Calm) -> list[float]:
+    def _ways(self, endpoint_ids: AbstractSet[str], calm: Calm) -> list[float]:
         """Take what was accepted in a calm; where that did not end in it, it took at least so long."""
         return [
             (min(row.finished_at or calm.until, calm.until) - row.accepted_at).total_seconds()
             for row in self.deliveries.values()
-            if row.merchant_id in HEALTHY and calm.since <= row.accepted_at <= calm.until - _LEAST_LOOKED_AT
+            if row.endpoint_id in endpoint_ids and calm.since <= row.accepted_at <= calm.until - _LEAST_LOOKED_AT
         ]
 
     def overlapping(self) -> list[tuple[Visit, Visit]]:
@@ -135,7 +156,7 @@ class Evidence:
 def gather(**facts: Any) -> Evidence:
     """Read the ledger, and put the facts together; what was deleted by hand is left out."""
     visits: defaultdict[str, list[Visit]] = defaultdict(list)
-    deleted = set(facts.pop("deleted"))
+    deleted = set(facts.pop("deleted"))  # of merchants with a default endpoint alone: their id is that of the event
     for visit in facts.pop("book"):
         if visit.id not in deleted:
             visits[visit.id].append(visit)
@@ -147,6 +168,7 @@ def gather(**facts: Any) -> Evidence:
     return Evidence(
         visits=visits,
         attempts=attempts,
+        events={row.id: row for row in parts.database().rows(text(_EVENTS)) if row.id not in deleted},
         deliveries={row.id: row for row in parts.database().rows(text(_DELIVERIES))},
         overwritten=parts.database().rows(text("SELECT * FROM overwritten")),
         **facts,

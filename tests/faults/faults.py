@@ -267,7 +267,7 @@ class Faults:
         """Note whether the deliveries in mid-POST still have their message on the broker (late acknowledgement)."""
         in_mid_post = self._theatre.cast.book.in_mid_post()
         held = b"".join(self._redis_does("HVALS", "unacked"))
-        self.unacknowledged += [delivery_id.encode() in held for delivery_id in in_mid_post]
+        self.unacknowledged += [f'"{delivery_id}"'.encode() in held for delivery_id in in_mid_post]
 
     def _redis_does(self, *command: str | bytes) -> Any:
         return self._theatre.redis.execute_command(*command)

@@ -23,10 +23,11 @@ from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import NotPossible, WebhooksError
 
 _ROWS = """
-SELECT id, merchant_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,
+SELECT id, endpoint_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,
        sweep_at, queued_at, sending_since, finished_at, now() AS seen_at
 FROM deliveries WHERE id = ANY(:ids)
 """
+_CLAIMS = "SELECT delivery_id, ends_at, silent_since FROM claims ORDER BY ends_at"
 _ATTEMPTS = "SELECT * FROM attempts WHERE delivery_id = ANY(:ids) ORDER BY delivery_id, number"
 _QUEUES = ("deliveries", "sweep")
 _SHOWN = 5  # deliveries that are told in full
@@ -37,7 +38,7 @@ _STACKS = b"LOCAL VARIABLES"
 
 def look(theatre: Theatre, evidence: Evidence, findings: Sequence[str], console: Console) -> None:
     """Print what the findings are about, and have every worker write its threads' stacks into its log."""
-    ids = list(dict.fromkeys(name for finding in findings for name in _names(finding) if name in evidence.accepted))
+    ids = list(dict.fromkeys(each for finding in findings for name in _names(finding) for each in _of(name, evidence)))
     shown = ids[:_SHOWN]
     for line in (
         *_the_faults(evidence),
@@ -70,6 +71,13 @@ def _names(finding: str) -> Iterator[str]:
     yield from (word.strip(":,") for word in finding.split())
 
 
+def _of(name: str, evidence: Evidence) -> Sequence[str]:
+    """Return the deliveries that a word names, by their own id or by their event's; most words name none."""
+    if name in evidence.deliveries:
+        return [name]
+    return [row.id for row in evidence.deliveries.values() if row.event_id == name]
+
+
 def _the_faults(evidence: Evidence) -> Iterator[str]:
     yield "the faults:"
     for fault in evidence.faults:
@@ -80,6 +88,7 @@ def _the_rows(ids: list[str], evidence: Evidence) -> Iterator[str]:
     try:
         rows = parts.database().rows(text(_ROWS), {"ids": ids})
         attempts = parts.database().rows(text(_ATTEMPTS), {"ids": ids})
+        claims = parts.database().rows(text(_CLAIMS))
     except WebhooksError as error:
         yield f"the rows cannot be read: {error}"
         return
@@ -88,7 +97,8 @@ def _the_rows(ids: list[str], evidence: Evidence) -> Iterator[str]:
         yield from (f"  attempt {_told(attempt)}" for attempt in attempts if attempt.delivery_id == row.id)
         for visit in evidence.visits.get(row.id, ()):
             at = f"{visit.request.at:%H:%M:%S.%f} to {visit.until:%H:%M:%S.%f}"
-            yield f"  {visit.merchant} saw attempt {visit.attempt} from {at} and said {visit.status}"
+            yield f"  {visit.endpoint_id} saw attempt {visit.attempt} from {at} and said {visit.status}"
+    yield f"claims: {len(claims)}{_list(_told(claim) for claim in claims)}"
 
 
 def _told(row: Row[Any]) -> str:

@@ -23,6 +23,9 @@ LEDGER = frozenset(
     }
 )
 
+# While the gate's Redis is away, or has forgotten, workers go on without it.
+GATE = frozenset({"redis_flushed", "redis_stopped", "redis_full", "redis_read_only", "broker_connections_cut"})
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

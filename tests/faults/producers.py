@@ -1,23 +1,52 @@
-"""The drill's producers: threads that hand over events, and try again with the same id when nothing was accepted."""
+"""The drill's producers: threads that hand over events, and try again with the same ids when nothing was accepted.
+
+Most come one by one; some come many at once, and some of these inside a transaction of the producer's own.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
-from webhooks import deliver
+import psycopg2
+
+from webhooks import deliver, record_many
 from webhooks.errors import LedgerUnavailable
 
-_SHARES = {"fast": 5, "swift": 3, "slow": 3, "flaky": 3, "outage": 3, "strict": 2}
-_TYPES = (("payment.status_changed", "paid"), ("refund.completed", None), ("payment.status_changed", "expired"))
+_SHARES = {
+    "fast": 6,
+    "swift": 3,
+    "slow": 3,
+    "flaky": 3,
+    "outage": 3,
+    "strict": 3,
+    "double": 8,
+    "leaving": 3,
+    "sided": 4,
+}
+_TYPES = (
+    ("payment.status_changed", "paid"),
+    ("refund.completed", None),
+    ("payment.status_changed", "expired"),
+    ("kyc.status_changed", "approved"),
+)
+_MOST_AT_ONCE = 6
+
+# What a producer hears of its own connection while the ledger is away or refuses writes.
+_AWAY = (psycopg2.OperationalError, psycopg2.InterfaceError, psycopg2.errors.ReadOnlySqlTransaction)
+
+Event = dict[str, Any]
 
 
 class Producers:
-    """So many threads, each about `rate` events a second, until the `with` block ends."""
+    """So many threads, each of which hands over about `rate` times a second, until the `with` block ends."""
 
-    def __init__(self, seed: int, *, threads: int = 2, rate: float = 10) -> None:
+    def __init__(self, seed: int, *, threads: int = 2, rate: float = 6) -> None:
         self._seed = seed
         self._rate = rate
         self._leave = threading.Event()
@@ -26,7 +55,7 @@ class Producers:
             threading.Thread(target=self._produce, args=(number,), name=f"producer-{number}", daemon=True)
             for number in range(threads)
         ]
-        self.accepted: dict[str, str] = {}  # delivery id → merchant
+        self.accepted: dict[str, str] = {}  # event's id → merchant
         self.refused = 0
         self.broken: list[BaseException] = []
 
@@ -45,27 +74,48 @@ class Producers:
         count = 0
         try:
             while not self._leave.wait(dice.expovariate(self._rate)):
-                count += 1
-                self._hand_over(_event(dice, f"p{number}-{count}"))
+                (way,) = dice.choices(list(_WAYS), weights=list(_WAYS.values()))
+                size = 1 if way is _one else dice.randint(2, _MOST_AT_ONCE)
+                events = [_event(dice, f"p{number}-{count + nth}") for nth in range(1, size + 1)]
+                count += size
+                self._hand_over(events, way)
         except BaseException as error:
             self.broken.append(error)
 
-    def _hand_over(self, event: dict[str, Any]) -> None:
-        """Hand it over until it is accepted; not accepted until `delay` returns."""
+    def _hand_over(self, events: Sequence[Event], way: Callable[[Sequence[Event]], object]) -> None:
+        """Hand them over until they are accepted; not accepted until the call returns."""
         while True:
             try:
-                deliver.delay(event)
-            except LedgerUnavailable:
+                way(events)
+            except (LedgerUnavailable, *_AWAY):
                 self.refused += 1
                 if self._leave.wait(0.2):
                     return
             else:
                 with self._lock:
-                    self.accepted[event["id"]] = event["merchant_id"]
+                    self.accepted |= {event["id"]: event["merchant_id"] for event in events}
                 return
 
 
-def _event(dice: random.Random, event_id: str) -> dict[str, Any]:
+def _one(events: Sequence[Event]) -> None:
+    (event,) = events
+    deliver.delay(event)
+
+
+def _many(events: Sequence[Event]) -> None:
+    deliver.many(events)
+
+
+def _inside_a_transaction(events: Sequence[Event]) -> None:
+    url = os.environ["WEBHOOKS_DATABASE_URL"]
+    with closing(psycopg2.connect(url, application_name="a producer")) as connection, connection:
+        record_many(connection, events)
+
+
+_WAYS: Mapping[Callable[[Sequence[Event]], object], int] = {_one: 8, _many: 1, _inside_a_transaction: 1}
+
+
+def _event(dice: random.Random, event_id: str) -> Event:
     (merchant,) = dice.choices(list(_SHARES), weights=list(_SHARES.values()))
     kind, status = dice.choice(_TYPES)
     event = {"id": event_id, "type": kind, "merchant_id": merchant, "amount": str(dice.randrange(10_000))}

@@ -38,8 +38,15 @@ PROOFS = {
     "places-are-kept": Proof("acknowledgements_fail", "I11"),
     "sessions-are-kept": Proof("sessions_read_only", "I1"),
     "faults-are-waited-out": Proof("row_deleted", "I11"),
+    "one-secret-signs-for-all": Proof("beat_killed", "I2"),
+    "own-headers-are-shared": Proof("beat_killed", "I2"),
+    "filters-are-ignored": Proof("beat_killed", "Routing"),
+    "breakers-are-of-merchants": Proof("beat_killed", "I6"),
+    "lanes-are-all-alike": Proof("beat_killed", "Lanes"),
+    "the-removed-are-remembered": Proof("beat_killed", "Removal"),
+    "claims-are-kept": Proof("beat_killed", "Claims"),
 }
-_MINUTES = "0.9"
+_MINUTES = "1"
 _SEED = "4"
 
 

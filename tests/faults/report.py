@@ -9,6 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from tests.faults.addressees import SIBLINGS, STRANGERS
 from tests.faults.checks import CHECKS, Check
 from tests.faults.evidence import Evidence
 
@@ -26,16 +27,19 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
     ended, outcomes = evidence.ended(), evidence.outcomes()
     copies = Counter(fault or "NOT EXPLAINED" for _, fault in evidence.copies())
     rows: dict[str, object] = {
-        "accepted": len(evidence.accepted),
+        "accepted events": f"{len(evidence.accepted)}, {_unmatched(evidence)}",
+        "deliveries": len(evidence.deliveries),
         "delivered": ended.pop("delivered", 0),
         **{f"failed: {reason}": count for reason, count in sorted(ended.items()) if reason not in {"pending", "held"}},
         "still pending": len(evidence.unfinished),
-        "POSTs that the merchants saw": f"{evidence.posts}, {len(evidence.unheard)} on a kept connection that died",
+        f"removed with {evidence.removal.endpoint_id}": f"{evidence.removal.cancelled} deliveries that were unfinished",
+        "POSTs that the endpoints saw": f"{evidence.posts}, {len(evidence.unheard)} on a kept connection that died",
         "attempts in the ledger": f"{outcomes.total()}, {outcomes['unknown']} of them unknown",
         "POSTs after a 2xx": ", ".join([str(copies.total()), *(f"{name}: {n}" for name, n in copies.items())]),
         "POSTs of one delivery at a time": f"{len(evidence.overlapping())} overlapped",
         "longest overdue, a breaker's holds aside": f"{evidence.longest_overdue:.1f} s",
-        "a healthy merchant's event took": ", then ".join(map(_median, evidence.healthy_ways())),
+        "a healthy merchant's event took": ", then ".join(map(_median, evidence.ways(STRANGERS))),
+        "a sick endpoint's sibling's took": ", then ".join(map(_median, evidence.ways(SIBLINGS))),
         "highest broker depth": f"{evidence.deepest}, at most {evidence.most_copies} of one turn",
         "in mid-POST with a message": f"{sum(evidence.unacknowledged)} of {len(evidence.unacknowledged)}",
         **figures,
@@ -43,6 +47,10 @@ def _table(evidence: Evidence, figures: Mapping[str, object]) -> Table:
     for name, value in rows.items():
         table.add_row(name, str(value))
     return table
+
+
+def _unmatched(evidence: Evidence) -> str:
+    return f"{sum(row.unmatched for row in evidence.events.values())} of which no endpoint wants"
 
 
 def _median(ways: Sequence[float]) -> str:

@@ -16,7 +16,8 @@ import psycopg2
 from cryptography.fernet import Fernet
 from redis import Redis
 
-from tests.faults.cast import SECRET, Cast
+from tests.faults.addressees import ADDRESSEES, Addressee
+from tests.faults.cast import Cast
 from tests.faults.commands import CommandProxy
 from tests.forks import Fork
 from tests.merchant import TestCA
@@ -100,15 +101,28 @@ class Theatre:
         self._environ()
         schema.upgrade(parts.database())
         self.administer("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", _WATCH_FINAL_STATES)
-        for name in self.cast.roles:
-            merchant = self._stack.enter_context(self.cast.start(name))
-            parts.endpoints().set(name, Changes(url=merchant.url(), secret=SECRET))
+        for addressee in ADDRESSEES.values():
+            self._register(addressee)
         settings = {name: value for name, value in os.environ.items() if name.startswith("WEBHOOKS_")}
         self._stage = self._stack.enter_context(Stage(self.folder, settings, launch=Fork))
         for name in (*DELIVERERS, "sweep", "beat"):
             self.start(name, ready="beat: Starting..." if name == "beat" else " ready.")
         self._stack.callback(self._dismiss_supervisor)
         self._supervisor.start()
+
+    def _register(self, addressee: Addressee) -> None:
+        address = self._stack.enter_context(self.cast.start(addressee.endpoint_id)).url()
+        changes = Changes(
+            url=address,
+            secret=addressee.secret,
+            headers=addressee.headers,
+            types=addressee.types,
+            lane=addressee.lane,
+        )
+        if addressee.endpoint_id == addressee.merchant_id:
+            parts.endpoints().set(addressee.merchant_id, changes)
+        else:
+            parts.endpoints().add(addressee.merchant_id, addressee.endpoint_id, changes)
 
     def _environ(self) -> None:
         """Give this process, whose threads are the producers, the settings of the system."""

@@ -1,4 +1,4 @@
-"""What the drill watches while it goes on: the broker's depth, doubled messages, and how long the due have waited."""
+"""What the drill watches while it goes on: the broker's depth, doubled messages, how long the due wait, claims."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from typing import Self
 import psycopg2
 from redis.exceptions import RedisError
 
+from tests.faults.addressees import ADDRESSEES, SICK
 from tests.faults.faults import COPY
 from tests.faults.theatre import Theatre
 
-# The one whose breaker opens is left out: what its breaker held was due before.
+# Those whose breaker or own lane holds what was due before are left out.
 _LONGEST_OVERDUE = """
 SELECT coalesce(extract(epoch FROM max(now() - due_at)), 0) FROM deliveries
-WHERE state = 'pending' AND sending_since IS NULL AND due_at <= now() AND merchant_id <> 'outage'
+WHERE state = 'pending' AND sending_since IS NULL AND due_at <= now() AND endpoint_id <> ALL(%s)
+"""
+_HOLDS = [each.endpoint_id for each in ADDRESSEES.values() if each.endpoint_id in SICK or each.lane]
+
+# At no moment may a delivery be one that somebody sends, and nobody's claim.
+_UNCLAIMED = """
+SELECT id FROM deliveries LEFT JOIN claims ON claims.delivery_id = deliveries.id
+WHERE sending_since IS NOT NULL AND claims.delivery_id IS NULL
 """
 
 
@@ -32,6 +40,7 @@ class Watch:
         self.deepest = 0
         self.most_copies = 0
         self.longest_overdue = 0.0
+        self.unclaimed: set[str] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -58,6 +67,8 @@ class Watch:
     def _look_at_ledger(self) -> None:
         connection = psycopg2.connect(self._theatre.servers.postgres.url(), application_name="drill")
         with contextlib.closing(connection), connection.cursor() as cursor:
-            cursor.execute(_LONGEST_OVERDUE)
+            cursor.execute(_LONGEST_OVERDUE, (_HOLDS,))
             (overdue,) = cursor.fetchone() or (0,)
             self.longest_overdue = max(self.longest_overdue, float(overdue))
+            cursor.execute(_UNCLAIMED)
+            self.unclaimed |= {delivery_id for (delivery_id,) in cursor.fetchall()}

@@ -148,6 +148,18 @@ def test_a_worker_that_writes_in_its_last_chance_wins(books: Books) -> None:
     assert (books.row().state, books.outcomes()) == (State.DELIVERED, [Outcome.DELIVERED])
 
 
+def test_a_delivery_that_was_deleted_by_hand_leaves_no_claim(books: Books) -> None:
+    """Nobody comes back to end it: it goes with the claims of the dead, and no tick looks at it again."""
+    books.register()
+    books.claim(books.accept())
+    books.sql("DELETE FROM deliveries")
+    for step in (LEASE, timedelta(seconds=5)):
+        books.age(step)
+        books.backlog.suspect()
+        books.backlog.bury()
+    assert list(books.sql("SELECT delivery_id FROM claims")) == []
+
+
 def lost_and_taken_over(books: Books) -> tuple[Delivery, Delivery]:
     """Have one worker lose its lease and another claim the delivery."""
     books.register()

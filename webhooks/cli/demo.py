@@ -27,6 +27,7 @@ Still running. In another terminal:
   webhooks status
   webhooks delivery list
   webhooks delivery show {example}
+  webhooks endpoint list
   webhooks breaker list
   celery -A webhooks inspect active
   celery -A webhooks purge -f        # loses nothing: the ledger knows what is due
@@ -82,9 +83,9 @@ def _print(playing: Playing, json_: bool) -> None:
         return
     rows = [
         (
-            journey.event["id"],
+            journey.history.delivery.id,
             f"{journey.event['type']} {journey.event.get('status', '')}",
-            journey.role.merchant_id,
+            journey.role.endpoint_id,
             _path(journey),
             journey.verified,
             journey.history.delivery.reason or journey.history.delivery.state,
@@ -92,7 +93,7 @@ def _print(playing: Playing, json_: bool) -> None:
         )
         for journey in playing.journeys
     ]
-    columns = ["delivery", "event", "merchant", "answers and waits", "verified", "outcome", "by the rules"]
+    columns = ["delivery", "event", "endpoint", "answers and waits", "verified", "outcome", "by the rules"]
     print_table("Every delivery's journey", columns, rows)
     timeline = [(f"+{at:.2f} s", what) for at, what in playing.timeline.events]
     print_table(f"How {BORN_AGAIN} died and came back", ["since it opened", "what happened"], timeline)

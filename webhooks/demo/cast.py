@@ -26,10 +26,12 @@ _FAILED_PROBES = 1
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A merchant's character, and the outcome that the rules demand of every delivery to it.
+    """An endpoint's character, and the outcome that the rules demand of every delivery to it.
 
-    `answer` gives the status for a delivery's n-th visit, which is the merchant's m-th of all. `answers` and `waits`
+    `answer` gives the status for a delivery's n-th visit, which is the endpoint's m-th of all. `answers` and `waits`
     (seconds) are what each delivery goes through; without `answers` it is judged by its end, and by the timeline.
+    `named` is the id of an endpoint that is not its merchant's default one, and `wants` how the types begin that go to
+    it.
     """
 
     merchant_id: str
@@ -40,6 +42,13 @@ class Role:
     answers: Sequence[int] | None = None
     waits: Sequence[float] = ()
     registered_late: bool = False
+    named: str | None = None
+    wants: str = ""
+
+    @property
+    def endpoint_id(self) -> str:
+        """The endpoint's id."""
+        return self.named or self.merchant_id
 
 
 def _in_order(*statuses: int) -> Answering:
@@ -53,6 +62,15 @@ def _dead_at_first(_visit: int, of_all: int) -> int:
 
 ROLES = (
     Role("acme", "answers 200", _in_order(OK), answers=(OK,)),
+    Role(
+        "acme",
+        "is acme's as well, wants payment.* alone, and answers 503 once, then 200",
+        _in_order(UNAVAILABLE, OK),
+        answers=(UNAVAILABLE, OK),
+        waits=(1,),
+        named="ep_books",
+        wants="payment.",
+    ),
     Role(
         "flaky",
         "answers 503 twice, then 200: the fast ladder",

@@ -9,7 +9,7 @@ import secrets
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from webhooks.demo.stage import Stage, wait_until
 from webhooks.demo.timeline import Timeline, read_timeline
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
-from webhooks.model import Changes, State
+from webhooks.model import Changes, State, delivery_id_of
 from webhooks.policy.breaker import BreakerState
 
 Say = Callable[[str], None]
@@ -62,7 +62,7 @@ def read_events(path: Path) -> list[dict[str, Any]]:
 
 
 def _event(number: int, line: str) -> dict[str, Any]:
-    known = [role.merchant_id for role in ROLES]
+    known = [role.merchant_id for role in ROLES if role.named is None]
     try:
         event = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -86,7 +86,7 @@ def play(events: Sequence[dict[str, Any]], say: Say) -> Iterator[Playing]:
         tls, ca = _certificates(folder)
         environment = _settings(servers, ca)
         merchants = {
-            role.merchant_id: stack.enter_context(DemoMerchant(tls, secrets.token_urlsafe(24), role.answer))
+            role.endpoint_id: stack.enter_context(DemoMerchant(tls, secrets.token_urlsafe(24), role.answer))
             for role in ROLES
         }
         use_only(environment)
@@ -135,16 +135,20 @@ def _settings(servers: Servers, ca: Path) -> dict[str, str]:
 
 def _set_up(merchants: Mapping[str, DemoMerchant], say: Say) -> None:
     schema.upgrade(parts.database())
-    say("registering the merchants")
+    say("registering the merchants and their endpoints")
     for role in ROLES:
-        say(f"  {role.merchant_id:<9} {role.character}")
+        say(f"  {role.endpoint_id:<9} {role.character}")
         if not role.registered_late:
             _register(role, merchants)
 
 
 def _register(role: Role, merchants: Mapping[str, DemoMerchant]) -> None:
-    merchant = merchants[role.merchant_id]
-    parts.endpoints().set(role.merchant_id, Changes(url=merchant.url, secret=merchant.secret))
+    merchant = merchants[role.endpoint_id]
+    changes = Changes(url=merchant.url, secret=merchant.secret)
+    if role.named is None:
+        parts.endpoints().set(role.merchant_id, changes)
+    else:
+        parts.endpoints().add(role.merchant_id, role.named, replace(changes, types=(f"{role.wants}*",)))
 
 
 def _feed(
@@ -159,7 +163,8 @@ def _feed(
     say(f"{BORN_AGAIN}: its breaker is open")
     for event in later:
         deliver.delay(event)
-    say(f"accepted {len(events)} events")
+    total = len(_ways(events))
+    say(f"accepted {len(events)} events, which go {total} ways")
     for role in ROLES:
         if role.registered_late:
             _wait_until_held(role, sum(event["merchant_id"] == role.merchant_id for event in events))
@@ -167,7 +172,7 @@ def _feed(
             _register(role, merchants)
     closed_at = _wait_for_breaker(BreakerState.WORKING)
     say(f"{BORN_AGAIN}: its breaker is closed again")
-    _wait_until_done(len(events), say)
+    _wait_until_done(total, say)
     return opened_at, closed_at
 
 
@@ -204,14 +209,23 @@ def _wait_until_done(total: int, say: Say) -> None:
     wait_until(are_done, f"all {total} deliveries are done", timeout=60)
 
 
+def _ways(events: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], Role]]:
+    """Return where each event must go."""
+    return [
+        (event, role)
+        for event in events
+        for role in ROLES
+        if role.merchant_id == event["merchant_id"] and event["type"].startswith(role.wants)
+    ]
+
+
 def _journeys(events: Sequence[dict[str, Any]], merchants: Mapping[str, DemoMerchant]) -> list[Journey]:
-    roles = {role.merchant_id: role for role in ROLES}
     return [
         Journey(
             event=event,
-            role=roles[event["merchant_id"]],
-            history=parts.views().delivery(event["id"]),
-            visits=merchants[event["merchant_id"]].visits_of(event["id"]),
+            role=role,
+            history=parts.views().delivery(delivery_id_of(event["id"], role.merchant_id, role.endpoint_id)),
+            visits=merchants[role.endpoint_id].visits_of(event["id"]),
         )
-        for event in events
+        for event, role in _ways(events)
     ]

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     case,
+    delete,
     exists,
     func,
     literal,
@@ -111,6 +112,17 @@ _BURIED = (
     .cte("taken")
 )
 
+# A delivery that was deleted by hand while it was sent has left its claim behind.
+_FREED_OF_NOTHING = (
+    delete(claims)
+    .where(
+        _PAST_LEASE,
+        claims.c.silent_since.is_not(None),
+        ~exists().where(deliveries.c.id == claims.c.delivery_id).correlate(claims),
+    )
+    .cte("freed_of_nothing")
+)
+
 _BURY = (
     insert(attempts)
     .from_select(
@@ -119,7 +131,7 @@ _BURY = (
     )
     .on_conflict_do_nothing()
     .returning(attempts.c.number)
-    .add_cte(ends_claim_of(_DEAD))
+    .add_cte(ends_claim_of(_DEAD), _FREED_OF_NOTHING)
 )
 
 # Whatever was published since the oldest message in the queue still waits there.
