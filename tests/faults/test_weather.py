@@ -134,6 +134,19 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
     assert (swept.probes, swept.released) == (0, 1)
 
 
+def test_a_removed_endpoint_whose_rows_cannot_be_ended_stops_no_other_merchant(system: System) -> None:
+    """What is held for others goes on, and the tick says what stands still."""
+    for merchant_id in ("gone", "acme"):
+        system.merchant(merchant_id)
+        hold_rows(system, merchant_id, 1)
+    system.sql("UPDATE endpoints SET removed_at = now() WHERE id = 'gone'")
+    system.sql("ALTER TABLE deliveries ADD CHECK (merchant_id <> 'gone' OR reason IS NULL) NOT VALID")
+    with pytest.raises(LedgerFault):
+        parts.sweeper().tick()
+    assert parts.views().count_held() == {"breaker": 1}
+    assert parts.views().count_held("acme") == {}
+
+
 def test_a_result_that_came_too_late_decides_nothing(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its decision had no effect, and is not shown as if it had."""
     system.merchant("acme").answers(404)

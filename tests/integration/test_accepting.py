@@ -142,7 +142,7 @@ def test_conflict_inside_a_transaction_leaves_it_usable(system: System, database
 def test_by_name_while_the_ledger_is_away(system: System) -> None:
     """The message is the event's only copy then: it is put back, and recorded once the ledger is there."""
     merchant = system.merchant("acme")
-    worker = system.start()
+    worker = system.start("--loglevel", "DEBUG")
     with system.ledger_away():
         app.send_task("webhooks.deliver", args=[EVENT])
         system.wait_until(lambda: "waits for the ledger" in worker.log.read_text(), "the worker could not record it")

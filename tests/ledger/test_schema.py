@@ -78,11 +78,11 @@ def start_over(system: System, revision: str) -> None:
     """Have the tables of an earlier revision, and nothing in them."""
     system.sql("DROP SCHEMA public CASCADE")
     system.sql("CREATE SCHEMA public")
-    lead_to(revision)
+    upgrade_to(revision)
 
 
-def lead_to(revision: str) -> None:
-    """Bring the tables up to a revision, and no further."""
+def upgrade_to(revision: str) -> None:
+    """Go as far as a revision."""
     config = Config()
     config.set_main_option("script_location", "webhooks.ledger:migrations")
     with parts.database().engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:

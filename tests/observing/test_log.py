@@ -142,6 +142,11 @@ LINES = [
         'event.refused {"merchant_id": "Bücher", "type": "x", "task_id": "task-1", "why": "no"}',
     ),
     (surroundings.EventUnlisted("away"), WARNING, "event.unlisted: a refused event could not be listed: away"),
+    (
+        surroundings.EventWaits("away", of_outage=True),
+        DEBUG,
+        "event.waits: an event by name waits for the ledger: away",
+    ),
     (surroundings.EventWaits("away"), WARNING, "event.waits: an event by name waits for the ledger: away"),
     (
         surroundings.StrangersMet(60, "evt-9"),

@@ -219,3 +219,11 @@ def test_no_more_is_taken_than_allowed(endless: bytes, bound: int, piece: int) -
     with pytest.raises(TooLarge):
         read_all(StrictResponse(wire.receive))
     assert bound / 2 < wire.given <= bound
+
+
+@pytest.mark.parametrize(
+    "line", [b"a:" + b" " * 60_000 + b"\rx", b"a:x" + b" " * 60_000 + b"y", b"a" + b" " * 60_000 + b":x"]
+)
+def test_however_many_blanks_a_header_has_reading_comes_to_an_end(line: bytes) -> None:
+    """It takes as long as its bytes are many: nobody else in the process could do anything meanwhile (I12)."""
+    assert read(b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 0\r\n\r\n").status == 200

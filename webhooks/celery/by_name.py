@@ -37,7 +37,9 @@ def accept(task: ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> No
     try:
         _record(task, args, kwargs)
     except (LedgerUnavailable, LedgerFault) as error:
-        parts.observers().tell(EventWaits(str(error)))
+        parts.observers().tell(
+            EventWaits(str(error), of_outage=isinstance(error, LedgerUnavailable) and error.told_once)
+        )
         _keep(task, args, kwargs)
         raise waiting(str(error)) from None
     raise Ignore

@@ -67,7 +67,11 @@ def write(fact: Fact) -> None:
 
 def _level(fact: Fact) -> int:
     match fact:
-        case facts.Interrupted(of_outage=True) | facts.SweepStopped(of_outage=True):
+        case (
+            facts.Interrupted(of_outage=True)
+            | facts.SweepStopped(of_outage=True)
+            | surroundings.EventWaits(of_outage=True)
+        ):
             return logging.DEBUG  # its begin and its end have lines of their own
         case facts.Interrupted(for_good=for_good) | facts.SweepStopped(for_good=for_good):
             return logging.ERROR if for_good else logging.WARNING

@@ -30,10 +30,14 @@ class EventUnlisted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class EventWaits(Fact):
-    """An event by name cannot be recorded yet; its message goes back."""
+    """An event by name cannot be recorded yet; its message goes back.
+
+    `of_outage`: for an outage that is told by itself, once.
+    """
 
     name = "event.waits"
     why: str
+    of_outage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
