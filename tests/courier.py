@@ -21,9 +21,15 @@ from webhooks.policy.decisions import Decision
 
 
 def accept(event: object) -> Message:
-    """Accept an event, and return the message of its first attempt; nothing is published."""
-    (message,) = parts.ledger().record(reading.read(event), queued=False)
+    """Accept an event that one endpoint wants, and return the message of its first attempt; nothing is published."""
+    (message,) = accept_all(event).values()
     return message
+
+
+def accept_all(event: object) -> dict[str, Message]:
+    """Accept an event, and return the message of each first attempt, by endpoint; nothing is published."""
+    messages = parts.ledger().record(reading.read(event), queued=False)
+    return {message.endpoint_id: message for message in messages}
 
 
 def attempt(message: Message) -> Decision | SetAside:

@@ -109,7 +109,7 @@ SAID = {
         f"refused, or not within {s(default(Pulse.check_write, 'within'))} s",
         one(timedelta(minutes=1), judging.OVERDUE, "| above a minute |"),
         one(timedelta(minutes=1), judging.QUIET, "one has taken nothing for a minute"),
-        f"{THREADS} threads each, of which one merchant takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
+        f"{THREADS} threads each, of which one endpoint takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
         f"go after {OURS.keep_delivered.days} days, of failed ones after {OURS.keep_failed.days}",
         f"for {(OURS.keep_failed + OURS.max_age).days} days: {OURS.keep_failed.days}, and the {OURS.max_age.days} that",
         f"up to {KEPT_BODY // 1024} KiB of what a merchant answered",

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationErro
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhooks.errors import SettingsError
-from webhooks.policy.breaker import BreakerRules
+from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
 from webhooks.process import redis_url
 from webhooks.process.once import once
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     breaker_failure_percent: int = Field(_BREAKER.failure_percent, ge=1, le=100)
     breaker_pause: Duration = _BREAKER.pause
     breaker_max_pause: Duration = _BREAKER.max_pause
-    lane: int = Field(_BREAKER.lane, ge=1, le=1000)
+    lane: int = Field(_BREAKER.lane, ge=1, le=MOST_IN_FLIGHT)
 
     # how long finished deliveries keep their bodies and attempts
     keep_delivered: Duration = timedelta(days=30)

@@ -25,8 +25,20 @@ from webhooks.settings import get_settings
 URL = "https://acme.example/hook"
 NEW_URL = f"{URL}/new"
 MADE = "merchant set acme --url https://acme.example/hook/new --generate-secret"
+ADDED = "endpoint add acme --id ep_new --url https://acme.example/hook/new --generate-secret"
+MADE_ANEW = "endpoint set ep_more --generate-secret"
 ACTS = {
     MADE: "acme was set",
+    ADDED: "ep_new was set",
+    MADE_ANEW: "ep_more was set",
+    "endpoint set ep_more --no-url --header X-Key:1": "ep_more was set",
+    "endpoint rotate-secret ep_more --overlap 0": "the secret of ep_more was replaced",
+    "endpoint rotate-secret ep_more --finish": "the overlap of ep_more has ended",
+    "endpoint pause ep_more": "ep_more was paused",
+    "endpoint resume ep_paused": "ep_paused was resumed",
+    "endpoint remove ep_more --yes": "ep_more was removed",
+    "endpoint remove acme --yes": "acme was removed",
+    "breaker reset ep_more": "the breaker of ep_more was reset",
     "merchant set acme --no-url": "acme was set",
     "merchant rotate-secret acme --overlap 0": "the secret of acme was replaced",
     "merchant rotate-secret acme --finish": "the overlap of acme has ended",
@@ -34,6 +46,7 @@ ACTS = {
     "merchant resume paused": "paused was resumed",
     "delivery cancel waiting --why x": "they were cancelled",
     "delivery replay failed --why x": "they are being sent again",
+    "event replay failed --why x": "failed is being sent again",
     "delivery replay --merchant acme --why x": "the last of them are being sent again",
     "breaker reset acme": "the breaker of acme was reset",
 }
@@ -46,20 +59,25 @@ def stage(system: System) -> System:
         done("merchant", "set", merchant_id, "--url", URL, "--secret", SECRET)
     done("merchant", "rotate-secret", "acme")
     done("merchant", "pause", "paused")
+    for endpoint_id, merchant_id in (("ep_more", "other"), ("ep_paused", "paused")):
+        parts.endpoints().add(merchant_id, endpoint_id, Changes(url=URL, secret=SECRET))
+    done("endpoint", "rotate-secret", "ep_more")
+    done("endpoint", "pause", "ep_paused")
     for delivery_id in ("waiting", "failed"):
         accept({"id": delivery_id, "type": "kyc.status_changed", "merchant_id": "acme"})
     system.sql(
         "UPDATE deliveries SET state = 'failed', reason = 'rejected', finished_at = now(), sweep_at = NULL"
         " WHERE id = 'failed'"
     )
-    pause(parts.gate(), "acme")
+    for endpoint_id in ("acme", "ep_more"):
+        pause(parts.gate(), endpoint_id)
     return system
 
 
 def everything(system: System) -> Sequence[Any]:
     """Return all that an act could change."""
     tables = [system.sql(f"SELECT * FROM {name} ORDER BY id") for name in ("endpoints", "deliveries", "audit")]
-    return [*tables, parts.gate().show("acme").state]
+    return [*tables, *(parts.gate().show(endpoint_id).state for endpoint_id in ("acme", "ep_more"))]
 
 
 @pytest.mark.parametrize("command", ACTS)
@@ -104,13 +122,17 @@ def test_an_act_whose_outcome_is_not_known_says_so(command: str, unsure: str) ->
 
 @pytest.mark.usefixtures("_answers_lost")
 @pytest.mark.parametrize("json_", [(), ("--json",)], ids=["text", "json"])
-@pytest.mark.parametrize("command", [MADE, "merchant rotate-secret acme --overlap 0"])
+@pytest.mark.parametrize(
+    "command",
+    [MADE, ADDED, MADE_ANEW, "merchant rotate-secret acme --overlap 0", "endpoint rotate-secret ep_more --overlap 0"],
+)
 def test_a_secret_that_may_have_been_stored_is_printed(system: System, command: str, json_: tuple[str, ...]) -> None:
     """It may count from now on, and nobody could read it anywhere else."""
     result = run(*command.split(), *json_)
     printed = result.stdout.replace('"', "").split()
     made = printed[[word.rstrip(":") for word in printed].index("secret") + 1]
-    (row,) = system.sql("SELECT secret FROM endpoints WHERE id = 'acme'")
+    endpoint_id = "ep_new" if command == ADDED else command.split()[2]
+    (row,) = system.sql("SELECT secret FROM endpoints WHERE id = :id", id=endpoint_id)
     assert get_settings().cipher.decrypt(bytes(row.secret)).decode() == made.rstrip(",")
 
 
@@ -129,7 +151,18 @@ def test_ctrl_c_waits_until_a_secret_is_printed(system: System, monkeypatch: pyt
 
 @pytest.mark.usefixtures("stage")
 @pytest.mark.parametrize(
-    "command", ["merchant set acme --no-url", "merchant rotate-secret acme --overlap 0", "breaker reset acme"]
+    "command",
+    [
+        "merchant set acme --no-url",
+        "merchant rotate-secret acme --overlap 0",
+        "breaker reset acme",
+        "endpoint add acme --url https://acme.example/new --secret x",
+        "endpoint set ep_more --lane 1",
+        "endpoint pause ep_more",
+        "endpoint resume ep_paused",
+        "endpoint rotate-secret ep_more --finish",
+        "endpoint remove ep_more --yes",
+    ],
 )
 def test_an_act_may_carry_a_reason(command: str) -> None:
     """`--why` stands in the audit with what was done, and by whom."""

@@ -1,4 +1,7 @@
-"""Remote control: `celery -A webhooks inspect breaker M`, `inspect consuming`, `control reset_breaker M`."""
+"""Remote control: `celery -A webhooks inspect breaker M`, `inspect consuming`, `control reset_breaker M`.
+
+M is a merchant, which stands for its default endpoint, or the id of another endpoint.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,7 @@ from webhooks.celery.app import app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.model import Operator
 from webhooks.observing.surroundings import RevokeRefused
-from webhooks.operating import terminal
-from webhooks.operating.breakers import reset_once
+from webhooks.operating import breakers, terminal
 
 
 class Control(CeleryControl):  # type: ignore[misc]
@@ -51,10 +53,10 @@ def _answered(command: Callable[..., dict[str, Any]]) -> Callable[..., dict[str,
 @inspect_command(args=[("merchant_id", str)], signature="MERCHANT")  # type: ignore[untyped-decorator]
 @_answered
 def breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
-    """Show a merchant's breaker: state, window counts, pause, since when, who probes, how many are held."""
-    held = parts.views().holding(merchant_id).number
-    shown = {"merchant_id": merchant_id, **asdict(parts.gate().show(merchant_id))}
-    return {name: _plain(value) for name, value in shown.items()} | {"held": held}
+    """Show a breaker: state, window counts, pause, since when, who probes, how many are held. Or name an endpoint."""
+    found = breakers.show(merchant_id)
+    shown = {"merchant_id": found.merchant_id, **asdict(found.breaker), "held": found.held}
+    return {name: _plain(value) for name, value in shown.items()}
 
 
 @inspect_command()  # type: ignore[untyped-decorator]
@@ -94,8 +96,8 @@ def _note_message(request: Any, **_: Any) -> None:
 @control_command(args=[("merchant_id", str), ("who", str)], signature="MERCHANT [WHO]")  # type: ignore[untyped-decorator]
 @_answered
 def reset_breaker(_state: Any, merchant_id: str, who: str = "somebody") -> dict[str, Any]:
-    """Close a merchant's breaker; what it holds is released at once, paced. However many workers hear it: once."""
-    faster = reset_once(Operator(who, "by celery control"), merchant_id).faster
+    """Close a breaker; what it holds is released at once, paced. However many workers hear it: once."""
+    faster = breakers.reset_once(Operator(who, "by celery control"), merchant_id).faster
     return {"ok": f"breaker of {merchant_id} " + ("reset" if faster is None else f"was just reset, by {faster}")}
 
 

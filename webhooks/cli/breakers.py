@@ -9,7 +9,6 @@ import click
 from webhooks import parts
 from webhooks.cli.names import endpoint_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
-from webhooks.model import ENDPOINT
 from webhooks.operating import breakers
 from webhooks.operating.terminal import operator
 
@@ -25,18 +24,11 @@ def list_(json_: bool) -> None:
     """List the endpoints whose breaker has something to say."""
     found = parts.gate().list()
     if json_:
-        merchants = _merchants_of([item.endpoint_id for item in found])
+        merchants = breakers.owners([item.endpoint_id for item in found])
         print_json([{**asdict(item), "merchant_id": merchants[item.endpoint_id]} for item in found])
         return
     rows = [(item.endpoint_id, item.state, item.successes, item.failures, item.until, item.in_flight) for item in found]
     print_table(f"{len(rows)} breakers", ["endpoint", "state", "answered", "failed", "paused until", "in flight"], rows)
-
-
-def _merchants_of(endpoint_ids: list[str]) -> dict[str, str | None]:
-    """Say whose each is. The ledger is asked only where an id does not say it."""
-    named = any(each.startswith(ENDPOINT) for each in endpoint_ids)
-    known = {each.id: each.merchant_id for each in parts.endpoints().all()} if named else {}
-    return {each: known.get(each, None if each.startswith(ENDPOINT) else each) for each in endpoint_ids}
 
 
 @breaker.command("show")
@@ -44,11 +36,8 @@ def _merchants_of(endpoint_ids: list[str]) -> dict[str, str | None]:
 @as_json
 def show(endpoint_id: str, json_: bool) -> None:
     """Show one endpoint's breaker, and how many of its deliveries are held."""
-    facts = {
-        "merchant_id": _merchants_of([endpoint_id])[endpoint_id],
-        **asdict(parts.gate().show(endpoint_id)),
-        "held": parts.views().holding(endpoint_id).number,
-    }
+    found = breakers.show(endpoint_id)
+    facts = {"merchant_id": found.merchant_id, **asdict(found.breaker), "held": found.held}
     if json_:
         print_json(facts)
     else:
@@ -64,7 +53,7 @@ def reset(endpoint_id: str, why: str | None, json_: bool) -> None:
     done = breakers.reset(operator(why), endpoint_id)
     if json_:
         facts = {"held": done.held, "released": done.released, "stay_for": done.stay_for}
-        merchant_id = _merchants_of([endpoint_id])[endpoint_id]
+        merchant_id = breakers.owners([endpoint_id])[endpoint_id]
         print_json({"merchant_id": merchant_id, "endpoint_id": endpoint_id, "state": "working", **facts})
     else:
         stay = f"; {done.held} stay held for {done.stay_for}" if done.stay_for and done.held else ""

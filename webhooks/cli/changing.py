@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -11,19 +11,16 @@ from typing import Any
 
 import click
 
-from webhooks.accepting import reading
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.output import print_facts, print_json
 from webhooks.errors import AnswerLost, NotPossible
-from webhooks.model import KEEP, Changes, Endpoint
+from webhooks.model import KEEP, Changes, Endpoint, HeldFor
 from webhooks.operating import endpoints
 from webhooks.operating.endpoints import Placed
 from webhooks.operating.terminal import operator
-from webhooks.policy.events import checked_wanted
+from webhooks.policy.breaker import MOST_IN_FLIGHT
+from webhooks.policy.headers import as_read
 from webhooks.settings import parse_duration
-
-MOST_IN_FLIGHT = 1000
-_LONGEST_NOTE = 500
 
 
 class Span(click.ParamType[timedelta]):
@@ -116,6 +113,7 @@ def wish(
     both = {
         "--url and --no-url": url is not None and no_url,
         "--secret and --generate-secret": secret is not None and generate_secret,
+        "--header and --no-header of one name": _share_a_name([name for name, _ in headers], no_headers),
         "--type and --all-types": bool(types) and all_types,
         "--lane and --no-lane": lane is not None and no_lane,
     }
@@ -129,29 +127,23 @@ def wish(
         secret=made or given or KEEP,
         standard_headers=KEEP if standard_headers is None else standard_headers,
         headers={**dict.fromkeys(no_headers), **_read(headers)},
-        types=None if all_types else checked_wanted(_named(types)) if types else KEEP,
+        types=None if all_types else tuple(types) or KEEP,
         lane=None if no_lane else KEEP if lane is None else lane,
-        note=KEEP if note is None else _checked_note(note),
+        note=KEEP if note is None else note or None,
     )
     if not changes.names:
         raise NotPossible("nothing to set; give --url, --secret, --generate-secret or another option, see --help")
     return changes, made
 
 
-def _named(types: Sequence[str]) -> list[str]:
-    return [reading.checked_name("type", each) for each in types]
+def _share_a_name(some: Sequence[str], others: Sequence[str]) -> bool:
+    return not {as_read(name) for name in some}.isdisjoint(map(as_read, others))
 
 
 def _read(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
-    if len({name.lower() for name, _ in headers}) < len(headers):
+    if len({as_read(name) for name, _ in headers}) < len(headers):
         raise NotPossible("--header: one of them is given twice")
     return {name: _typed_in("header") if value == "-" else value for name, value in headers}
-
-
-def _checked_note(note: str) -> str | None:
-    if len(note) > _LONGEST_NOTE or not note.isprintable():
-        raise NotPossible(f"--note: at most {_LONGEST_NOTE} printable characters")
-    return note or None
 
 
 def given_secret(secret: str | None) -> str | None:
@@ -225,9 +217,9 @@ def facts(facts: dict[str, object], json_: bool) -> None:
         print_facts({name.replace("_", " "): _in_a_line(value) for name, value in facts.items()})
 
 
-def listed(held: dict[str, int]) -> str:
+def listed(held: Mapping[HeldFor, int]) -> str:
     """Write how many are held for what."""
-    return ", ".join(f"{count} for {what}" for what, count in held.items()) or "none"
+    return ", ".join(f"{count} for {what}" for what, count in sorted(held.items())) or "none"
 
 
 def _in_a_line(value: object) -> object:

@@ -11,7 +11,7 @@ import click
 from webhooks import parts
 from webhooks.cli import changing
 from webhooks.cli.changing import Span, generate_option, secret_option, why_option
-from webhooks.cli.names import MerchantId, NewEndpointId, endpoint_argument, merchant_argument
+from webhooks.cli.names import MerchantId, endpoint_argument, merchant_argument
 from webhooks.cli.output import as_json, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.operating import endpoints
@@ -25,12 +25,12 @@ def endpoint() -> None:
 
 @endpoint.command("add")
 @merchant_argument
-@click.option("--id", "endpoint_id", type=NewEndpointId(), help="Such as ep_backup; by default one is made.")
+@click.option("--id", "endpoint_id", help="Such as ep_backup; by default one is made.")
 @changing.changing
 @as_json
 def add(merchant_id: str, endpoint_id: str | None, why: str | None, json_: bool, **options: Any) -> None:
     """Add an endpoint to a merchant: events that are accepted from now on go there as well."""
-    chosen = endpoint_id or endpoints.new_id()
+    chosen = endpoints.new_id() if endpoint_id is None else endpoint_id
     changes, made = changing.wish(chosen, **options)
     with changing.telling_the_secret(chosen, made, json_):
         changing.conclude(endpoints.add(operator(why), merchant_id, chosen, changes), made, json_)

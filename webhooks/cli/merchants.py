@@ -91,31 +91,54 @@ def resume(merchant_id: str, why: str | None, json_: bool) -> None:
 
 def _pause(merchant_id: str, why: str | None, json_: bool, *, paused: bool) -> None:
     changed = endpoints.pause_merchant(operator(why), merchant_id, paused=paused)
-    default, others = _default_and_others(changed, merchant_id)
-    changing.facts({**default, **({"endpoints": others} if others else {})}, json_)
+    changing.facts(_told(merchant_id, changed), json_)
 
 
-def _default_and_others(found: Sequence[Endpoint], merchant_id: str) -> tuple[dict[str, object], list[str]]:
-    """Tell a merchant's default endpoint, in facts, from the ids of its others."""
-    default: dict[str, object] = next((asdict(each) for each in found if each.id == merchant_id), {"id": merchant_id})
-    return default, [each.id for each in found if each.id != merchant_id]
+def _told(merchant_id: str, found: Sequence[Endpoint]) -> dict[str, object]:
+    """Tell a merchant's default endpoint, in facts, and the ids of its others, where it has any."""
+    nothing = dict.fromkeys(field.name for field in fields(Endpoint))
+    default = next((asdict(each) for each in found if each.id == merchant_id), nothing)
+    others = _others(merchant_id, found)
+    return {**default, "id": merchant_id, "merchant_id": merchant_id, **({"endpoints": others} if others else {})}
+
+
+def _others(merchant_id: str, found: Sequence[Endpoint]) -> list[str]:
+    return [each.id for each in found if each.id != merchant_id]
 
 
 @merchant.command("list")
 @as_json
 def list_(json_: bool) -> None:
     """List the registered merchants, and those that hold deliveries and are not registered."""
-    found = [each for each in parts.endpoints().all() if each.id == each.merchant_id]
+    merchants = _by_merchant(parts.endpoints().all())
     strangers = parts.views().unregistered()
     if json_:
-        nothing = dict.fromkeys(field.name for field in fields(Endpoint))
-        unknown_ones = [{**nothing, "id": merchant_id, "registered": False} for merchant_id in strangers]
-        print_json([*({**asdict(item), "registered": True} for item in found), *unknown_ones])
+        registered = [{**_told(*each), "registered": True} for each in merchants.items()]
+        others = [{**_told(each, []), "registered": False} for each in strangers if each not in merchants]
+        print_json([*registered, *others])
         return
-    rows = [(item.id, item.url, item.has_secret, item.paused_at is not None, item.updated_at) for item in found]
+    told = [(_told(*each), _paused(each[1])) for each in merchants.items()]
+    rows = [(each["id"], each["url"], each["has_secret"], paused, each["updated_at"]) for each, paused in told]
     print_table(f"{len(rows)} merchants", ["merchant", "address", "secret", "paused", "changed"], rows)
+    for merchant_id, further in ((each, _others(each, found)) for each, found in merchants.items()):
+        if further:
+            click.echo(f"{merchant_id} has further endpoints: {', '.join(further)}")
     if strangers:
         click.echo(f"not registered, though deliveries are held for them: {', '.join(strangers)}")
+
+
+def _by_merchant(found: Sequence[Endpoint]) -> dict[str, list[Endpoint]]:
+    """Tell endpoints apart by merchant; merchants without a default one come last."""
+    merchants: dict[str, list[Endpoint]] = {each.id: [] for each in found if each.id == each.merchant_id}
+    for each in found:
+        merchants.setdefault(each.merchant_id, []).append(each)
+    return merchants
+
+
+def _paused(found: Sequence[Endpoint]) -> bool | str:
+    """Say whether a merchant is paused, which some of its endpoints may be alone."""
+    paused = {each.paused_at is not None for each in found}
+    return "partly" if len(paused) > 1 else True in paused
 
 
 @merchant.command("show")
@@ -127,6 +150,4 @@ def show(merchant_id: str, json_: bool) -> None:
     found = parts.endpoints().of(merchant_id)
     if not found:
         raise unknown(merchant_id, held=sum(held.values()))
-    default, others = _default_and_others(found, merchant_id)
-    more = {"endpoints": others} if others else {}
-    changing.facts({**default, **more, "held": held if json_ else changing.listed(held)}, json_)
+    changing.facts({**_told(merchant_id, found), "held": held if json_ else changing.listed(held)}, json_)

@@ -31,22 +31,5 @@ class EndpointId(MerchantId):
         return super().convert(value, param, ctx)
 
 
-class NewEndpointId(click.ParamType[str]):
-    """An id that an endpoint may be given."""
-
-    name = "endpoint"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check it."""
-        if not reading.is_of_an_endpoint(value):
-            self.fail(
-                f"{value!r} cannot be an endpoint's id; write ep_ and up to 40 of a-z 0-9 . _ -, such as ep_backup",
-                param,
-                ctx,
-            )
-        checked: str = value
-        return checked
-
-
 merchant_argument = click.argument("merchant_id", type=MerchantId())
 endpoint_argument = click.argument("endpoint_id", type=EndpointId(), metavar="ENDPOINT")

@@ -27,7 +27,7 @@ from webhooks.demo.stage import Stage, wait_until
 from webhooks.demo.timeline import Timeline, read_timeline
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
-from webhooks.model import Changes, delivery_id_of
+from webhooks.model import Changes, State, delivery_id_of
 from webhooks.policy.breaker import BreakerState
 
 Say = Callable[[str], None]
@@ -200,7 +200,7 @@ def _wait_until_done(total: int, say: Say) -> None:
     def are_done() -> bool:
         nonlocal told
         counted = parts.views().count_by_state()
-        done = counted["delivered"] + counted["failed"]
+        done = counted[State.DELIVERED] + counted[State.FAILED]
         if done > told:
             say(f"{done} of {total} done")
             told = done

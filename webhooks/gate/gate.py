@@ -23,12 +23,12 @@ from webhooks.gate.translate import Reply
 from webhooks.gate.values import NO_LANES, Admitted, Breaker, Busy, Held, Lanes, Offer, Report
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
-from webhooks.policy.breaker import BreakerRules, Effect
+from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules, Effect
 from webhooks.process import redis_url
 
 _TIMEOUT_S = 1.0
 _PAGE = 500
-_LANES = 1001  # every one that there can be
+_LANES = MOST_IN_FLIGHT + 1  # every one that there can be, and the general number
 
 
 class Gate:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from cryptography.fernet import InvalidToken, MultiFernet
+from cryptography.fernet import MultiFernet
 from sqlalchemy import ColumnElement, Row, case, func, null, select, true
 from sqlalchemy.dialects.postgresql import insert
 
-from webhooks.errors import LocalFault, NotPossible
+from webhooks.accepting.reading import is_of_an_endpoint
+from webhooks.errors import NotPossible
 from webhooks.ledger.acts import Rows
 from webhooks.ledger.tables import endpoints
-from webhooks.model import ENDPOINT, KEEP, Changes, Endpoint
-from webhooks.policy.headers import as_read, checked_headers
+from webhooks.model import KEEP, Changes, Endpoint
+from webhooks.policy.headers import as_read, check_number, checked_headers
 from webhooks.signing import standard_key
 
 LONGEST_OVERLAP = timedelta(days=30)  # by then every delivery from before the rotation has ended
@@ -37,6 +38,8 @@ _WIPED: dict[str, Any] = {
     "headers": {},
 }
 
+_ANEW = {"removed_at": None, "created_at": func.now()}
+
 
 class Endpoints:
     """The endpoints of all merchants; secrets go in and never come out."""
@@ -55,25 +58,24 @@ class Endpoints:
         Raises NotPossible when an address would stand without a secret, since every POST is signed, and for an unknown
         merchant that is given neither.
         """
-        known = self.find(merchant_id)
-        if known or (changes.url in {None, KEEP} and changes.secret is KEEP):
+        if self.find(merchant_id) or (changes.url in {None, KEEP} and changes.secret is KEEP):
             return self.change(merchant_id, changes)
-        self._check_secret(merchant_id, None, changes)
+        _check_secret(merchant_id, None, changes)
         values = self._values_of(changes, {})
         rows = self._database.rows(
             insert(endpoints)
             .values(id=merchant_id, merchant_id=merchant_id, **values)
-            .on_conflict_do_update(index_elements=["id"], set_={**values, "removed_at": None})
+            .on_conflict_do_update(index_elements=["id"], set_={**values, **_ANEW}, where=~_IS_THERE)
             .returning(*_SHOWN)
         )
-        return _endpoint(rows[0])
+        return _endpoint(rows[0]) if rows else self.change(merchant_id, changes)  # somebody else was faster
 
     def add(self, merchant_id: str, endpoint_id: str, changes: Changes) -> Endpoint:
         """Add one more endpoint of a merchant, which need not have a default one.
 
         Raises NotPossible for an id that there is, or was: events and messages name it for as long as they are kept.
         """
-        self._check_secret(endpoint_id, None, changes)
+        _check_secret(endpoint_id, None, changes)
         rows = self._database.rows(
             insert(endpoints)
             .values(id=endpoint_id, merchant_id=merchant_id, **self._values_of(changes, {}))
@@ -86,7 +88,7 @@ class Endpoints:
 
     def change(self, endpoint_id: str, changes: Changes) -> Endpoint:
         """Change an endpoint. Raises NotPossible for one that is not there, and as `set`."""
-        self._check_secret(endpoint_id, self.get(endpoint_id), changes)
+        _check_secret(endpoint_id, self.get(endpoint_id), changes)
         return self._update(endpoint_id, **self._values_of(changes, self._locked_headers(endpoint_id, changes)))
 
     def rotate(self, endpoint_id: str, *, secret: str, overlap: timedelta) -> Endpoint:
@@ -133,7 +135,8 @@ class Endpoints:
 
         A merchant's default endpoint may be registered again. Raises NotPossible for one that is not there.
         """
-        self._update(endpoint_id, removed_at=func.now(), **_WIPED)
+        # As late as can be: what is accepted after that, for a merchant without any other, waits for an address.
+        self._update(endpoint_id, removed_at=func.clock_timestamp(), **_WIPED)
 
     def find(self, endpoint_id: str) -> Endpoint | None:
         """Return an endpoint, or None when there is none."""
@@ -144,8 +147,16 @@ class Endpoints:
         """Return an endpoint; raises NotPossible when there is none."""
         found = self.find(endpoint_id)
         if found is None:
-            raise unknown(endpoint_id)
+            raise self.missing(endpoint_id)
         return found
+
+    def missing(self, endpoint_id: str) -> NotPossible:
+        """Say that there is no such endpoint, and where it is a merchant's default one, which others there are."""
+        others = ", ".join(each.id for each in self.of(endpoint_id))
+        if not others:
+            return unknown(endpoint_id)
+        register = f"webhooks merchant set {endpoint_id} --url https://…"
+        return NotPossible(f"{endpoint_id} has no default endpoint; name another, {others}, or register it: {register}")
 
     def all(self) -> Sequence[Endpoint]:
         """Return every endpoint, by id."""
@@ -167,11 +178,11 @@ class Endpoints:
             .returning(*_SHOWN)
         )
         if not rows:
-            raise unknown(endpoint_id)
+            raise self.missing(endpoint_id)
         return _endpoint(rows[0])
 
     def _values_of(self, changes: Changes, headers: dict[str, str]) -> dict[str, Any]:
-        """Return the columns that change; `headers` are those of its own that it has."""
+        """Return the columns that change; `headers` are those of its own that it has, with encrypted values."""
         values: dict[str, Any] = {
             name: getattr(changes, name)
             for name in ("url", "standard_headers", "types", "lane", "note")
@@ -181,34 +192,21 @@ class Endpoints:
             secret = self._encrypted(_checked_secret(changes.secret))
             values |= {"secret": secret, "previous_secret": None, "previous_until": None}
         if changes.headers:
-            own = checked_headers(_merged(headers, changes))
-            values["headers"] = {name: self._encrypted(value).decode() for name, value in own.items()}
+            new = checked_headers({name: value for name, value in changes.headers.items() if value is not None})
+            encrypted = {name: self._encrypted(value).decode() for name, value in new.items()}
+            values["headers"] = _kept(headers, changes) | encrypted
+            check_number(values["headers"])
         return {**values, "updated_at": func.now()}
 
     def _locked_headers(self, endpoint_id: str, changes: Changes) -> dict[str, str]:
-        """Return the headers that an endpoint has, for as long as the act lasts."""
+        """Return the headers that an endpoint has, which nobody else changes for as long as the act lasts."""
         if not changes.headers:
             return {}
-        rows = self._database.rows(select(endpoints.c.headers).where(endpoints.c.id == endpoint_id).with_for_update())
-        try:
-            return {
-                name: self._cipher.decrypt(value.encode()).decode()
-                for row in rows
-                for name, value in row.headers.items()
-            }
-        except InvalidToken:
-            raise LocalFault(
-                f"a header of {endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
-            ) from None
+        locked = select(endpoints.c.headers).where(endpoints.c.id == endpoint_id).with_for_update()
+        return {name: value for row in self._database.rows(locked) for name, value in row.headers.items()}
 
     def _encrypted(self, secret: str) -> bytes:
         return self._cipher.encrypt(secret.encode())
-
-    def _check_secret(self, endpoint_id: str, known: Endpoint | None, changes: Changes) -> None:
-        """Refuse an address without a secret, as the table does."""
-        has_address = changes.url not in {None, KEEP}
-        if has_address and changes.secret is KEEP and not (known and known.has_secret):
-            raise NotPossible(f"{endpoint_id} has no secret yet; add --secret or --generate-secret")
 
     def _why_taken(self, endpoint_id: str) -> str:
         found = self.find(endpoint_id)
@@ -219,7 +217,7 @@ class Endpoints:
 
 def unknown(endpoint_id: str, *, held: int = 0) -> NotPossible:
     """Say that there is no such endpoint, how many deliveries are held for that, and what to do."""
-    if endpoint_id.startswith(ENDPOINT):
+    if is_of_an_endpoint(endpoint_id):
         return NotPossible(f"no endpoint {endpoint_id}; see: webhooks endpoint list")
     waiting = f", and {held} of its deliveries are held" if held else ""
     return NotPossible(
@@ -227,11 +225,29 @@ def unknown(endpoint_id: str, *, held: int = 0) -> NotPossible:
     )
 
 
-def _merged(headers: dict[str, str], changes: Changes) -> dict[str, str]:
-    """Return an endpoint's own headers with the changes made; a name counts however it is written."""
+def noun(endpoint_id: str) -> str:
+    """Return with which commands an endpoint is looked at and changed: `endpoint`, or the default one `merchant`."""
+    return "endpoint" if is_of_an_endpoint(endpoint_id) else "merchant"
+
+
+def _check_secret(endpoint_id: str, known: Endpoint | None, changes: Changes) -> None:
+    """Refuse an address without a secret, as the table does."""
+    has_address = changes.url not in {None, KEEP}
+    if has_address and changes.secret is KEEP and not (known and known.has_secret):
+        raise NotPossible(f"{endpoint_id} has no secret yet; add --secret or --generate-secret")
+
+
+def _kept(headers: dict[str, str], changes: Changes) -> dict[str, str]:
+    """Return which of its own headers an endpoint keeps as they are; a name counts however it is written.
+
+    Raises NotPossible where one shall go that it does not have; its name is not told, for it may be a value.
+    """
+    there = {as_read(name) for name in headers}
+    if any(value is None and as_read(name) not in there for name, value in changes.headers.items()):
+        names = ", ".join(headers) or "none"
+        raise NotPossible(f"there is no header of a name that shall go; its own headers are: {names}")
     changed = {as_read(name) for name in changes.headers}
-    kept = {name: value for name, value in headers.items() if as_read(name) not in changed}
-    return kept | {name: value for name, value in changes.headers.items() if value is not None}
+    return {name: value for name, value in headers.items() if as_read(name) not in changed}
 
 
 def _checked_secret(secret: str) -> str:
@@ -244,7 +260,7 @@ def _checked_secret(secret: str) -> str:
 
 def _why_not_rotated(found: Endpoint) -> NotPossible:
     if not found.has_secret:
-        return NotPossible(f"{found.id} has no secret yet; give it one with: webhooks merchant set {found.id}")
+        return NotPossible(f"{found.id} has no secret yet; give it one with: webhooks {noun(found.id)} set {found.id}")
     return NotPossible(
         f"{found.id} is in the middle of a rotation, until {found.previous_secret_until:%Y-%m-%d %H:%M:%S} UTC; "
         "end that with --finish, or replace both secrets at once with --overlap 0"

@@ -5,20 +5,25 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import uuid4
 
 from webhooks import parts
-from webhooks.errors import GateUnavailable, NotPossible
+from webhooks.accepting.reading import checked_name, is_of_an_endpoint
+from webhooks.errors import GateUnavailable, LedgerFault, LedgerUnavailable, NotPossible
 from webhooks.ledger.acts import Act
-from webhooks.ledger.endpoints import Endpoints, unknown
+from webhooks.ledger.endpoints import Endpoints, noun, unknown
 from webhooks.ledger.removal import cancel_some, count_unfinished
 from webhooks.model import ENDPOINT, Changes, Endpoint, Operator
+from webhooks.policy.breaker import MOST_IN_FLIGHT
+from webhooks.policy.events import checked_wanted
 from webhooks.process.spans import in_words
 from webhooks.signing import STANDARD_PREFIX
 from webhooks.wire.addresses import check_url
+
+LONGEST_NOTE = 500
 
 _IN_WORDS = {
     "url": "address",
@@ -51,9 +56,10 @@ class Removed:
 def set_merchant(by: Operator, merchant_id: str, changes: Changes) -> Placed:
     """Register a merchant by its default endpoint, or change that; a new address starts its breaker afresh.
 
-    Raises NotPossible, InvalidAddress and InvalidHeader, and then nothing has changed.
+    Raises NotPossible, InvalidAddress, InvalidHeader and, for a type that no event can have, InvalidEvent; then nothing
+    has changed.
     """
-    known = parts.endpoints().find(merchant_id)
+    changes, known = _checked(changes), parts.endpoints().find(merchant_id)
     placed = _place(by, merchant_id, changes, f"of {merchant_id}", lambda within: within.set(merchant_id, changes))
     return _afresh(placed, changes, known)
 
@@ -62,14 +68,18 @@ def add(by: Operator, merchant_id: str, endpoint_id: str | None, changes: Change
     """Add one more endpoint of a merchant, by this id or one that is made; raises as `set_merchant`."""
     if not isinstance(changes.url, str):
         raise NotPossible("an endpoint needs an address; give --url")
-    chosen = endpoint_id or new_id()
+    if endpoint_id is not None and not is_of_an_endpoint(endpoint_id):
+        raise NotPossible(
+            f"an endpoint's id is ep_ and up to 40 of a-z 0-9 . _ -, such as ep_backup; not {endpoint_id!r}"
+        )
+    changes, chosen = _checked(changes), endpoint_id or new_id()
     what = f"of {chosen}, a new endpoint of {merchant_id}"
     return Placed(_place(by, chosen, changes, what, lambda within: within.add(merchant_id, chosen, changes)))
 
 
 def change(by: Operator, endpoint_id: str, changes: Changes) -> Placed:
     """Change an endpoint, as `set_merchant` does a merchant's default one; raises NotPossible for an unknown one."""
-    known = parts.endpoints().get(endpoint_id)
+    changes, known = _checked(changes), parts.endpoints().get(endpoint_id)
     placed = _place(by, endpoint_id, changes, f"of {endpoint_id}", lambda within: within.change(endpoint_id, changes))
     return _afresh(placed, changes, known)
 
@@ -139,14 +149,31 @@ def count_going(endpoint_id: str) -> int:
 def remove(by: Operator, endpoint_id: str) -> Removed:
     """Take an endpoint away for good: nothing is sent to it any more, and its unfinished deliveries end as cancelled.
 
-    What is being sent at this moment may still arrive. Raises NotPossible for an unknown one.
+    What is being sent at this moment may still arrive. Raises NotPossible for an unknown one. Once it is removed its
+    deliveries end whatever comes: what is raised then says so, and the sweep and the workers see to the rest.
     """
     with _act(by, endpoint_id, f"{endpoint_id} was removed") as act:
         within = parts.endpoints().within(act)
         known = within.get(endpoint_id)
         within.remove(endpoint_id)
         act.note(f"removed {endpoint_id}" + ("" if endpoint_id == known.merchant_id else f" of {known.merchant_id}"))
+    with suppress(GateUnavailable):
+        parts.gate().reset(endpoint_id)  # there is nothing left to tell of it
     return Removed(endpoint_id, known.merchant_id, _end_deliveries(by, endpoint_id))
+
+
+def _checked(changes: Changes) -> Changes:
+    """Refuse what an endpoint cannot have, whoever asks; its secret and headers are the ledger's to check."""
+    if isinstance(changes.url, str):
+        rules = parts.sending_rules()
+        check_url(changes.url, allow_http=rules.allow_http, guard=rules.guard)
+    if isinstance(changes.lane, int) and not 1 <= changes.lane <= MOST_IN_FLIGHT:
+        raise NotPossible(f"a lane has room for 1 to {MOST_IN_FLIGHT} deliveries at once")
+    if isinstance(changes.note, str) and not (changes.note.isprintable() and 0 < len(changes.note) <= LONGEST_NOTE):
+        raise NotPossible(f"a note has 1 to {LONGEST_NOTE} printable characters")
+    if not isinstance(changes.types, tuple):
+        return changes
+    return replace(changes, types=checked_wanted(checked_name("type", each) for each in changes.types))
 
 
 def _place(
@@ -154,8 +181,6 @@ def _place(
 ) -> Endpoint:
     look = _look(endpoint_id)
     if isinstance(changes.url, str):
-        rules = parts.sending_rules()
-        check_url(changes.url, allow_http=rules.allow_http, guard=rules.guard)
         look += f", and where it has the new address run: webhooks breaker reset {endpoint_id}"
     with parts.act(by, f"{endpoint_id} was set", look) as act:
         placed = place(parts.endpoints().within(act))
@@ -179,15 +204,23 @@ def _afresh(placed: Endpoint, changes: Changes, known: Endpoint | None) -> Place
 
 
 def _end_deliveries(by: Operator, endpoint_id: str) -> int:
-    """End what is unfinished, batch by batch; where this comes to no end, the sweep and the workers do."""
+    """End what is unfinished, batch by batch, each with its lines in the audit."""
     number = 0
-    while True:
-        with parts.act(by, "the last of its deliveries were cancelled", "webhooks audit") as act:
-            ended = cancel_some(act, endpoint_id)
-            act.note_deliveries(f"removal of {endpoint_id}: cancelled", ended)
-        if not ended:
-            return number
-        number += len(ended)
+    try:
+        while ended := _end_some(by, endpoint_id):
+            number += len(ended)
+    except (LedgerUnavailable, LedgerFault) as error:
+        raise type(error)(
+            f"{endpoint_id} is removed; {number} of its deliveries have ended, the others end as they come up ({error})"
+        ) from error
+    return number
+
+
+def _end_some(by: Operator, endpoint_id: str) -> Sequence[str]:
+    with parts.act(by, "the last of its deliveries were cancelled", "webhooks audit") as act:
+        ended = cancel_some(act, endpoint_id)
+        act.note_deliveries(f"removal of {endpoint_id}: cancelled", ended)
+    return ended
 
 
 def _act(by: Operator, endpoint_id: str, unsure: str) -> AbstractContextManager[Act]:
@@ -195,4 +228,4 @@ def _act(by: Operator, endpoint_id: str, unsure: str) -> AbstractContextManager[
 
 
 def _look(endpoint_id: str) -> str:
-    return f"webhooks {'endpoint' if endpoint_id.startswith(ENDPOINT) else 'merchant'} show {endpoint_id}"
+    return f"webhooks {noun(endpoint_id)} show {endpoint_id}"

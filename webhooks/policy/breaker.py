@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from webhooks.model import Outcome
 
+MOST_IN_FLIGHT = 1000  # that a lane may let be in flight at once
 _BUCKETS = 60
 _WIDEST_BUCKET = timedelta(seconds=5)
 

@@ -31,9 +31,11 @@ def is_money(event_type: str, status: object) -> bool:
 def checked_wanted(types: Iterable[str]) -> tuple[str, ...]:
     """Return the types of events that an endpoint wants, each once; `payment.*` stands for all under that name.
 
-    Raises NotPossible for a star anywhere else, and for more than 100.
+    Raises NotPossible for a star anywhere else, for none and for more than 100.
     """
     wanted = tuple(dict.fromkeys(types))
+    if not wanted:
+        raise NotPossible("types: there is none, and nothing would be sent; name one, or leave them out for all")
     for each in wanted:
         if "*" in each.removesuffix(_ALL_UNDER) or each == _ALL_UNDER:
             raise NotPossible(f"type {each}: a star only stands for all types under a name, as in payment.*")

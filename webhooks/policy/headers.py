@@ -6,7 +6,7 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from webhooks.errors import InvalidHeader
 
@@ -25,13 +25,18 @@ FORBIDDEN_BEGINNINGS = ("content-", "proxy-", "transfer-", "webhook-", "x-webhoo
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return an endpoint's own headers as they may be sent; `InvalidHeader` says what is wrong with which one."""
-    if len(headers) > MOST_HEADERS:
-        raise InvalidHeader(f"headers: at most {MOST_HEADERS}, not {len(headers)}")
+    check_number(headers)
     checked = dict(checked_header(name, value) for name, value in headers.items())
     twice = _first_twice(checked)
     if twice is not None:
         raise InvalidHeader(f"header {twice}: is given twice")
     return checked
+
+
+def check_number(names: Collection[str]) -> None:
+    """Raise `InvalidHeader` where an endpoint would have too many."""
+    if len(names) > MOST_HEADERS:
+        raise InvalidHeader(f"headers: at most {MOST_HEADERS}, not {len(names)}")
 
 
 def checked_header(name: str, value: str) -> tuple[str, str]:
