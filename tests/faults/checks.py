@@ -131,6 +131,7 @@ def copies_are_explained(evidence: Evidence) -> Iterator[str]:
 
 def one_probe(evidence: Evidence) -> Iterator[str]:
     """I5: per endpoint at most one probe at a time, none of one that has not failed itself, and no breaker is stuck."""
+    rules = get_settings().breaker
     made: dict[str, list[Any]] = {}
     for delivery_id, attempts in evidence.attempts.items():
         made.setdefault(evidence.deliveries[delivery_id].endpoint_id, []).extend(attempts)
@@ -144,7 +145,7 @@ def one_probe(evidence: Evidence) -> Iterator[str]:
         if found:
             before = attempts[: attempts.index(found[0])]
             failed = sum(attempt.outcome in {Outcome.UNAVAILABLE, Outcome.UNKNOWN} for attempt in before)
-            if failed < get_settings().breaker.min_attempts:
+            if 100 * failed < rules.failure_percent * rules.min_attempts:
                 yield f"{endpoint_id} was probed with {found[0].delivery_id} although it had failed {failed} times"
 
 
