@@ -35,6 +35,7 @@ from tests.faults.watch import Watch
 from webhooks import parts
 from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible, Unavailable
+from webhooks.model import State
 
 _OF_PRODUCERS = "refusals-are-swallowed"
 _SETTLES_WITHIN = 90  # seconds after the last fault
@@ -193,7 +194,7 @@ def _has_settled() -> bool:
         counted = parts.views().count_by_state()
     except Unavailable:
         return False
-    return not counted["pending"] and not counted["held"]
+    return not counted[State.PENDING] and not counted[State.HELD]
 
 
 def _ended_by_themselves(theatre: Theatre) -> list[Fault]:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from celery.bin.celery import main
@@ -20,7 +21,7 @@ from webhooks import app
 from webhooks.celery import channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
-from webhooks.ledger import database
+from webhooks.ledger import database, transitions
 from webhooks.ledger.backlog import Backlog, Due
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
@@ -74,7 +75,7 @@ def late_results_win() -> None:
     def overwrite(self: Ledger, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> bool:
         ours = finish(self, delivery, attempt, decision, spent, queued=queued)
         if not ours:
-            after = self._after(decision, queued=queued)
+            after = transitions.after(decision, recover_after=self._recover_after if queued else timedelta())
             changes = {"state": after["the_state"], "reason": after["the_reason"], "sweep_at": after["the_sweep_at"]}
             changes["finished_at"] = func.now() if after["the_final"] else None
             self.database.rows(update(deliveries).where(deliveries.c.id == delivery.id).values(**changes))

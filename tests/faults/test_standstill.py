@@ -26,6 +26,7 @@ from webhooks.health import judging, workers
 from webhooks.health.asking import Fault, Questions, ask
 from webhooks.health.workers import Worker
 from webhooks.ledger import schema
+from webhooks.ledger.audit import line
 from webhooks.ledger.database import Database
 from webhooks.model import Operator, State
 from webhooks.sweep import Sighting
@@ -199,7 +200,7 @@ def test_a_commit_that_hangs_is_seen(system: System, tmp_path: Path) -> None:
         _administer(server, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         assert "it confirmed nothing in time (is the standby of synchronous_standby_names there?)" in faults("status")
         with pytest.raises(AnswerLost, match="confirmed nothing"), parts.database().within(timedelta(seconds=1)):
-            parts.audit().note(Operator("somebody"), "an act that hangs")
+            parts.database().rows(line(Operator("somebody"), "an act that hangs"))
         with pytest.raises(AnswerLost, match="it is not known whether it was done"):
             _an_act_that_hangs()
         waiting = "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

@@ -46,6 +46,7 @@ ACTS = {
     "merchant resume paused": "paused was resumed",
     "delivery cancel waiting --why x": "they were cancelled",
     "delivery replay failed --why x": "they are being sent again",
+    "event replay failed --why x": "failed is being sent again",
     "delivery replay --merchant acme --why x": "the last of them are being sent again",
     "breaker reset acme": "the breaker of acme was reset",
 }

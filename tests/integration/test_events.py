@@ -126,6 +126,36 @@ def test_an_event_that_nobody_wanted_is_replayed_once_somebody_does(system: Syst
     assert (request.webhook_id, request.body) == ("pay-1", parts.views().body("pay-1"))
 
 
+@pytest.mark.usefixtures("system")
+def test_an_event_is_replayed_to_one_endpoint() -> None:
+    """To one that wants it by now, or had it; the others are left as they are. For one that does neither, all is."""
+    add("ep_kyc", "kyc.status_changed")
+    deliver.delay(PAID)
+    add("ep_books")
+    add("ep_late", "payment.*")
+    told = refused("event", "replay", "pay-1", "--endpoint", "ep_kyc", "--why", "x")
+    assert told == "webhooks: ep_kyc has not had pay-1, and does not want it either"
+    assert done("event", "show", "pay-1")["unmatched"] is True
+    came = done("event", "replay", "pay-1", "--endpoint", "ep_books", "--why", "x")
+    assert (came["resent"], came["begun"], came["left"]) == ([], ["pay-1~ep_books"], [])
+    (way,) = done("event", "show", "pay-1")["deliveries"]
+    assert (way["endpoint_id"], way["held_for"]) == ("ep_books", "replay")
+
+
+def test_what_was_cancelled_of_an_event_is_sent_again_when_that_is_said(system: System) -> None:
+    """As the answer without it says."""
+    for endpoint_id in ("ep_books", "ep_late"):
+        add(endpoint_id)
+    deliver.delay(PAID)
+    end(system)
+    system.sql("UPDATE deliveries SET reason = 'cancelled'")
+    said = ("--endpoint", "ep_books", "--why", "x")
+    assert "add --cancelled" in run("event", "replay", "pay-1", *said).stderr
+    came = done("event", "replay", "pay-1", *said, "--cancelled")
+    assert [verdict["delivery_id"] for verdict in came["resent"]] == ["pay-1~ep_books"]
+    assert system.counted() == {State.HELD: 1, State.FAILED: 1}
+
+
 def test_an_event_without_its_body_is_not_sent_again(system: System) -> None:
     """One line says why, also for the body itself."""
     system.merchant("acme").answers(404)

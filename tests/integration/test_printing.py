@@ -12,6 +12,7 @@ from tests.courier import accept, send
 from tests.system import System
 from webhooks import parts
 from webhooks.cli import main
+from webhooks.ledger.audit import line
 from webhooks.model import Operator
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
@@ -35,7 +36,7 @@ def test_an_id_is_listed_as_it_is(system: System) -> None:
 
 def test_a_reason_is_listed_as_it_was_written(system: System) -> None:
     """`audit` prints what an operator typed."""
-    parts.audit().note(Operator("somebody", "[/x] see [red]"), "paused acme")
+    parts.database().rows(line(Operator("somebody", "[/x] see [red]"), "paused acme"))
     assert "[/x] see [red]" in run("audit").stdout
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.ledger.books import RECOVER_AFTER, Books
 from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
+from webhooks.ledger.backlog import HeldEndpoints
 from webhooks.ledger.views import Holding
 from webhooks.model import Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
@@ -342,3 +343,16 @@ def test_the_same_event_is_known_after_pruning(books: Books) -> None:
     books.pruning.prune()
     event = {"id": "evt-1", "type": "refund.completed", "merchant_id": "acme"}
     assert books.ledger.record(reading.read(event)) == []
+
+
+def test_a_removed_endpoint_ends_what_it_was_to_get_and_nothing_else(books: Books) -> None:
+    """What its merchant gets since then waits for an address, and is not looked at again and again."""
+    books.register()
+    for delivery_id in ("before", "since"):
+        books.ledger.hold(books.accept(delivery_id), HeldFor.ADDRESS)
+    books.merchants.remove("acme")
+    books.sql("UPDATE deliveries SET accepted_at = now() + interval '1 s' WHERE id = 'since'")
+    assert books.backlog.held_endpoints() == HeldEndpoints(lanes={}, removed=["acme"])
+    assert books.backlog.end_removed(["acme"]) == 1
+    assert (books.row("before").reason, books.row("since").held_for) == (Reason.CANCELLED, HeldFor.ADDRESS)
+    assert books.backlog.held_endpoints() == HeldEndpoints(lanes={}, removed=[])

@@ -87,10 +87,11 @@ def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
         print_json([asdict(item) for item in page.items])
         return
     rows = [
-        (item.id, item.merchant_id, item.type, standing(item), item.attempts, item.accepted_at) for item in page.items
+        (item.id, item.merchant_id, item.endpoint_id, item.type, standing(item), item.attempts, item.accepted_at)
+        for item in page.items
     ]
     title = f"the newest {limit} deliveries; there are more, see --limit" if page.next else f"{len(rows)} deliveries"
-    print_table(title, ["delivery", "merchant", "type", "state", "attempts", "accepted"], rows)
+    print_table(title, ["delivery", "merchant", "endpoint", "type", "state", "attempts", "accepted"], rows)
     if page.next:
         click.echo(f"the next ones: --after {page.next}")
 

@@ -8,6 +8,7 @@ import click
 
 from webhooks import parts
 from webhooks.cli.deliveries import standing
+from webhooks.cli.names import EndpointId
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.operating import deliveries
@@ -51,14 +52,16 @@ def _body(event_id: str) -> bytes:
 
 @event.command("replay")
 @click.argument("event_id")
+@click.option("--endpoint", "endpoint_id", type=EndpointId(), help="To this one only.")
+@click.option("--cancelled", is_flag=True, help="Also what an operator cancelled.")
 @click.option("--why", required=True, help="The reason, for the audit.")
 @as_json
-def replay(event_id: str, why: str, json_: bool) -> None:
-    """Send an event again to all endpoints that had it, and to those that want it by now; same id, same bytes, paced.
+def replay(event_id: str, endpoint_id: str | None, cancelled: bool, why: str, json_: bool) -> None:
+    """Send an event again to all endpoints that had it, and to those that want it by now: same id, same bytes, paced.
 
-    For one endpoint alone: webhooks delivery replay.
+    What is unfinished is left alone; it will be sent anyway.
     """
-    came = deliveries.replay_event(operator(why), event_id)
+    came = deliveries.replay_event(operator(why), event_id, endpoint_id=endpoint_id, cancelled=cancelled)
     if json_:
         print_json(asdict(came))
     else:

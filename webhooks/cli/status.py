@@ -16,6 +16,7 @@ from webhooks.cli.output import as_json, print_facts, print_json, words
 from webhooks.health import judging
 from webhooks.health.asking import Fault, Questions, ask
 from webhooks.ledger.leases import Done
+from webhooks.ledger.views import Overdue
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting
 
@@ -39,9 +40,7 @@ def status(json_: bool) -> None:
     }
     asked["gate"] = {"breakers not working": _not_working}
     answers = ask(asked, within=_PATIENCE)
-    faults = list(judging.judge_system(answers))
-    if not isinstance(answers["overdue"], Fault):
-        faults += judging.judge_overdue(answers["overdue"])
+    faults = [*judging.judge_system(answers), *judging.judge_overdue(answers)]
     if json_:
         facts = {name.replace(" ", "_"): value for name, value in _facts(answers).items()}
         print_json({**facts, "faults": [asdict(fault) for fault in faults]})
@@ -100,8 +99,8 @@ def _facts(answers: Mapping[str, Any], *, unknown: str | None = None) -> dict[st
         "deliveries": told["deliveries"],
         "held for": _held_for(told["held for"], told["let go"]),
         "not registered": told["not registered"],
-        "longest overdue": overdue if isinstance(overdue, str) else overdue[1] if overdue else timedelta(),
-        "most overdue": overdue[0] if isinstance(overdue, tuple) else None,
+        "longest overdue": overdue if isinstance(overdue, str) else overdue.span if overdue else timedelta(),
+        "most overdue": overdue.delivery_id if isinstance(overdue, Overdue) else None,
         "ledger takes writes": told["ledger takes writes"],
         "sweep": _sweep(told["sweep"]),
         "queued messages": deliveries.depth if isinstance(deliveries, Sighting) else deliveries,

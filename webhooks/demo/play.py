@@ -27,7 +27,7 @@ from webhooks.demo.stage import Stage, wait_until
 from webhooks.demo.timeline import Timeline, read_timeline
 from webhooks.errors import InvalidEvent, NotPossible
 from webhooks.ledger import schema
-from webhooks.model import Changes
+from webhooks.model import Changes, State
 from webhooks.policy.breaker import BreakerState
 
 Say = Callable[[str], None]
@@ -195,7 +195,7 @@ def _wait_until_done(total: int, say: Say) -> None:
     def are_done() -> bool:
         nonlocal told
         counted = parts.views().count_by_state()
-        done = counted["delivered"] + counted["failed"]
+        done = counted[State.DELIVERED] + counted[State.FAILED]
         if done > told:
             say(f"{done} of {total} done")
             told = done

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from webhooks.errors import LedgerBusy, Unavailable, WebhooksError
 
-Questions = Mapping[str, Callable[[], Any]]
+Questions = Mapping[str, Callable[[], object]]
+Answers = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Fault:
     text: str
 
 
-def ask(parts: Mapping[str, Questions], *, within: timedelta) -> dict[str, Any]:
+def ask(parts: Mapping[str, Questions], *, within: timedelta) -> Answers:
     """Ask each part its questions one after the other, and all parts at once.
 
     Returns the answers by question; a Fault in place of one that could not be had.
     """
-    answers: dict[str, Any] = {}
+    answers: dict[str, object] = {}
     ends_s = time.monotonic() + within.total_seconds()
     # A thread that waits for a frozen server waits for ever: it must not keep this process from ending.
     threads = [
@@ -42,15 +42,15 @@ def ask(parts: Mapping[str, Questions], *, within: timedelta) -> dict[str, Any]:
     return {name: answers.get(name, Fault(_part(part), silent)) for part, asked in parts.items() for name in asked}
 
 
-def _ask(part: str, questions: Questions, answers: dict[str, Any]) -> None:
+def _ask(part: str, questions: Questions, answers: dict[str, object]) -> None:
     away: Fault | None = None
     for name, question in questions.items():
         try:
             answers[name] = away or question()
         except WebhooksError as error:
-            answers[name] = Fault(_part(part), str(error))
+            answers[name] = fault = Fault(_part(part), str(error))
             if isinstance(error, Unavailable) and not isinstance(error, LedgerBusy):
-                away = answers[name]  # asking the rest would only take as long again
+                away = fault  # asking the rest would only take as long again
         except Exception as error:
             answers[name] = Fault(_part(part), f"{type(error).__name__}: {error}".partition("\n")[0])
 

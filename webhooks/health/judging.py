@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from socket import gethostname
-from typing import Any
 
 from webhooks import parts
 from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, SWEEP, app
-from webhooks.health.asking import Fault, Questions
+from webhooks.health.asking import Answers, Fault, Questions
 from webhooks.health.workers import Worker, look_at_workers
 from webhooks.ledger.leases import Done
+from webhooks.ledger.views import Overdue
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting
 
@@ -22,7 +22,6 @@ OVERDUE = timedelta(minutes=1)
 QUIET = timedelta(minutes=1)  # for which a worker takes nothing from a queue in which something waits
 
 _QUEUES = (DELIVERIES, SWEEP)
-Answers = Mapping[str, Any]
 
 
 def of_system() -> dict[str, Questions]:
@@ -55,10 +54,10 @@ def judge_system(answers: Answers) -> Iterator[Fault]:
     yield from unanswered(answers)
     if isinstance(done := answers.get("sweep"), Done):
         yield from _judge_sweep(done)
-    if isinstance(answers.get("workers"), Mapping):
-        yield from _judge_queues(answers)
-        for name in answers["workers"]:
-            yield from _judge_deaf(answers, name)
+    if isinstance(workers := answers.get("workers"), Mapping):
+        yield from _judge_queues(answers, workers)
+        for name, worker in workers.items():
+            yield from _judge_deaf(answers, name, worker)
 
 
 def unanswered(answers: Answers) -> Iterator[Fault]:
@@ -69,16 +68,16 @@ def unanswered(answers: Answers) -> Iterator[Fault]:
 def judge_worker(answers: Answers, name: str) -> Iterator[Fault]:
     """Name what keeps one worker from its work."""
     yield from unanswered(answers)
-    if not isinstance(answers["workers"], Mapping):
+    if not isinstance(workers := answers["workers"], Mapping):
         return
-    worker = answers["workers"].get(name)
+    worker: Worker | None = workers.get(name)
     if worker is None:
         yield Fault(f"worker {name}", "it does not answer")
         return
     for queue in worker.cancelled:
         undo = f"celery -A webhooks control add_consumer {queue}"
         yield Fault(f"worker {name}", f"it takes nothing from the queue {queue} any more; to undo that: {undo}")
-    yield from _judge_deaf(answers, name)
+    yield from _judge_deaf(answers, name, worker)
 
 
 def judge_beat(answers: Answers) -> Iterator[Fault]:
@@ -88,10 +87,10 @@ def judge_beat(answers: Answers) -> Iterator[Fault]:
         yield Fault("beat", f"none has sent a sweep from {gethostname()} for {_seconds(broker.BELIEVED)}")
 
 
-def judge_overdue(overdue: tuple[str, timedelta] | None) -> Iterator[Fault]:
+def judge_overdue(answers: Answers) -> Iterator[Fault]:
     """Name the delivery that is longest overdue, when that is too long."""
-    if overdue and overdue[1] > OVERDUE:
-        yield Fault("deliveries", f"{overdue[0]} is overdue by {_seconds(overdue[1])}")
+    if isinstance(overdue := answers["overdue"], Overdue) and overdue.span > OVERDUE:
+        yield Fault("deliveries", f"{overdue.delivery_id} is overdue by {_seconds(overdue.span)}")
 
 
 def _judge_sweep(done: Done) -> Iterator[Fault]:
@@ -103,10 +102,9 @@ def _judge_sweep(done: Done) -> Iterator[Fault]:
         yield Fault("sweep", f"none has been done to the end for {_seconds(abs(done.ago))}: {why}")
 
 
-def _judge_queues(answers: Answers) -> Iterator[Fault]:
-    workers: list[Worker] = list(answers["workers"].values())
-    taken = {queue for worker in workers for queue in worker.queues}
-    if not all(worker.says for worker in workers):
+def _judge_queues(answers: Answers, workers: Mapping[str, Worker]) -> Iterator[Fault]:
+    taken = {queue for worker in workers.values() for queue in worker.queues}
+    if not all(worker.says for worker in workers.values()):
         return
     for name in _QUEUES:
         queue = answers[f"then {name}"]
@@ -114,8 +112,7 @@ def _judge_queues(answers: Answers) -> Iterator[Fault]:
             yield Fault(f"queue {name}", f"no worker takes from it, and {queue.depth} messages wait")
 
 
-def _judge_deaf(answers: Answers, name: str) -> Iterator[Fault]:
-    worker: Worker = answers["workers"][name]
+def _judge_deaf(answers: Answers, name: str, worker: Worker) -> Iterator[Fault]:
     for queue in _QUEUES:
         before, after = answers[f"queue {queue}"], answers[f"then {queue}"]
         quiet = worker.quiet.get(queue, timedelta())

@@ -6,12 +6,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from sqlalchemy import Insert, func, insert, select, true
+from sqlalchemy import BigInteger, Insert, Integer, Interval, Text, bindparam, func, insert, or_, select
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import AuditRow, Page
 from webhooks.ledger.tables import audit
 from webhooks.model import Operator
+
+_AFTER, _WHAT = bindparam("the_after", type_=BigInteger()), bindparam("the_what", type_=Text())
+
+_LATEST = (
+    select(audit)
+    .where(or_(_AFTER.is_(None), audit.c.id < _AFTER))
+    .order_by(audit.c.id.desc())
+    .limit(bindparam("the_most", type_=Integer()))
+)
+
+_LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(_WHAT, 0)))
+
+_YOUNG = (
+    select(audit.c.who)
+    .where(audit.c.what == _WHAT, audit.c.at > func.now() - bindparam("the_age", type_=Interval()))
+    .order_by(audit.c.id)
+    .limit(1)
+)
 
 _IDS_IN_A_LINE = 100  # so that a line stays readable when a replay is of thousands
 
@@ -22,10 +40,6 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, by: Operator, what: str) -> None:
-        """Add a line about an act that changes nothing in the ledger; for others see `acts.act`."""
-        self._database.rows(line(by, what))
-
     @contextmanager
     def once(self, by: Operator, what: str, *, within: timedelta = timedelta(seconds=10)) -> Iterator[str | None]:
         """Add a line for what is done in the block, unless there is one that young; gives who did it then, else None.
@@ -33,18 +47,16 @@ class Audit:
         Others who ask at the same time wait for the end of the block. Where it raises, there is no line.
         """
         with self._database.transaction() as transaction:
-            transaction.rows(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
-            young = select(audit.c.who).where(audit.c.what == what, audit.c.at > func.now() - within)
-            done = transaction.rows(young.order_by(audit.c.id).limit(1))
+            transaction.rows(_LOCK, {"the_what": what})
+            done = transaction.rows(_YOUNG, {"the_what": what, "the_age": within})
             if not done:
                 transaction.rows(line(by, what))
             yield done[0].who if done else None
 
     def latest(self, count: int, after: int | None = None) -> Page[AuditRow, int]:
         """Return the latest lines, the newest first, from the one on that comes behind `after`."""
-        older = true() if after is None else audit.c.id < after
-        newest = select(audit).where(older).order_by(audit.c.id.desc()).limit(count + 1)
-        found = [AuditRow(**row._asdict()) for row in self._database.rows(newest, repeatable=True)]
+        values = {"the_most": count + 1, "the_after": after}
+        found = [AuditRow(**row._asdict()) for row in self._database.rows(_LATEST, values, repeatable=True)]
         return Page(found[:count], found[count - 1].id if len(found) > count else None)
 
 

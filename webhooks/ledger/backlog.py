@@ -11,23 +11,77 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Executable,
+    Integer,
+    Interval,
+    Row,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
+from webhooks.ledger import transitions
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, REMOVED, ends_claim_of, failed_for
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, UNQUEUE_ALL, ends_claim_of, turns_of
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
-from webhooks.ledger.unpublished import unpublished
-from webhooks.model import Message, Outcome, Reason, State
+from webhooks.ledger.transitions import HELD, NOW, Transition, the
+from webhooks.model import Message, Outcome
 
-_NOW = func.now()
+_LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
+_REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
+
+_REMOVED_AT = endpoints.c.removed_at
+
+_BATCH = 500
+_MOST = the("most", Integer)
+
 _MESSAGE = (
     *deliveries.c["id", "merchant_id", "type", "turn", "queued_at"],
     select(endpoints.c.lane).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label("lane"),
 )
-_LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
 
-_PAST_LEASE = claims.c.ends_at <= _NOW
+
+def _first(transition: Transition, *which: ColumnElement[bool], by: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """Lock the first deliveries that may go a way, up to `the_most`; what somebody else has locked is passed over."""
+    found = select(deliveries.c.id).where(transition.may, *which).order_by(*by)
+    return found.limit(_MOST).with_for_update(skip_locked=True)
+
+
+_EXPIRED = transitions.expired()
+_EXPIRE = _EXPIRED.of_locked(
+    deliveries.c.id.in_(_first(_EXPIRED, deliveries.c.expires_at <= NOW, by=[deliveries.c.expires_at]))
+).returning(deliveries.c.id)
+
+_PAST_LEASE = claims.c.ends_at <= NOW
+
+# Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
+SOMEBODY_IS_SILENT = exists(select(claims.c.delivery_id).where(_PAST_LEASE))
+
+_SUSPECT = (
+    update(claims)
+    .where(
+        claims.c.delivery_id.in_(
+            select(claims.c.delivery_id)
+            .where(_PAST_LEASE, claims.c.silent_since.is_(None))
+            .order_by(claims.c.ends_at)
+            .limit(_MOST)
+            .with_for_update(skip_locked=True)
+        )
+    )
+    .values(silent_since=NOW, ends_at=NOW + _LAST_CHANCE)
+    .returning(claims.c.delivery_id)
+)
 
 _UNKNOWN_BEFORE = (
     select(func.count())
@@ -35,27 +89,109 @@ _UNKNOWN_BEFORE = (
     .scalar_subquery()
     .label("before")
 )
-_REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
 
-# Whether anybody has to be suspected or buried: most often nobody, and then two statements can be left out.
-SOMEBODY_IS_SILENT = exists(select(claims.c.delivery_id).where(_PAST_LEASE))
+_DEAD = (
+    select(deliveries.c.id, deliveries.c.attempts, deliveries.c.sending_since, _UNKNOWN_BEFORE)
+    .join_from(claims, deliveries, deliveries.c.id == claims.c.delivery_id)
+    .where(_PAST_LEASE, claims.c.silent_since.is_not(None))
+    .order_by(claims.c.ends_at)
+    .limit(_MOST)
+    .with_for_update(skip_locked=True, of=[claims, deliveries])
+    .cte("dead")
+)
 
-# What a removed endpoint holds ends. A default one may hold as much that was accepted later, and waits for an address.
+# At once after the first time; a delivery over which workers die again and again gives its merchant a rest.
+_RISEN_AT = NOW + case((_DEAD.c.before == 0, timedelta()), else_=func.least(_REST * _DEAD.c.before, _LONGEST_REST))
+
+# Nobody sends what has a claim and no moment: its attempt came to an end too late.
+_BURIED = (
+    transitions.buried(_RISEN_AT)
+    .of(deliveries.c.id == _DEAD.c.id)
+    .returning(*_DEAD.c["id", "attempts", "sending_since"])
+    .cte("taken")
+)
+
+_BURY = (
+    insert(attempts)
+    .from_select(
+        ["delivery_id", "number", "started_at", "outcome"],
+        select(*_BURIED.c["id", "attempts", "sending_since"], literal(Outcome.UNKNOWN.value)),
+    )
+    .on_conflict_do_nothing()
+    .returning(attempts.c.number)
+    .add_cte(ends_claim_of(_DEAD))
+)
+
+# Whatever was published since the oldest message in the queue still waits there.
+_STILL_QUEUED = func.coalesce(deliveries.c.queued_at >= the("still_queued_from", DateTime(timezone=True)), False)
+_PUBLISHED = transitions.published(_STILL_QUEUED)
+_DUE = _PUBLISHED.of_locked(
+    deliveries.c.id.in_(
+        _first(_PUBLISHED, deliveries.c.sweep_at <= NOW + the("ahead", Interval), by=[deliveries.c.sweep_at])
+    )
+).returning(
+    *_MESSAGE,
+    (deliveries.c.due_at - NOW).label("wait"),
+    (deliveries.c.queued_at == NOW).label("taken"),  # what was left to its message keeps the time of that message
+)
+
+# What a removed endpoint holds and will not get, said so that the scan of an index by endpoint and time ends there:
+# what a merchant's default endpoint that is gone holds since then waits for another, and may be very much.
+_UNTIL_REMOVED = case(
+    (endpoints.c.id != endpoints.c.merchant_id, literal("infinity", DateTime(True))), else_=_REMOVED_AT
+)
+_OF_IT_AND_HELD = (deliveries.c.endpoint_id == endpoints.c.id, HELD)
+
+# The oldest one says whether there is any. An EXISTS would not do: for what it takes to be found at once, it may be
+# planned as a scan of the whole table.
 _OLDEST_HELD = (
     select(deliveries.c.accepted_at)
-    .where(deliveries.c.endpoint_id == endpoints.c.id, deliveries.c.state == State.HELD)
+    .where(*_OF_IT_AND_HELD)
     .order_by(deliveries.c.accepted_at)
     .limit(1)
     .correlate(endpoints)
     .scalar_subquery()
 )
-_HAS_TO_END = or_(endpoints.c.id != endpoints.c.merchant_id, endpoints.c.removed_at >= _OLDEST_HELD)
+_HOLDS_REMOVED = _OLDEST_HELD <= _UNTIL_REMOVED
 
 _HELD_ENDPOINTS = (
-    select(HOLDING.c.endpoint_id, endpoints.c.lane, endpoints.c.removed_at.is_not(None).label("removed"))
+    select(HOLDING.c.endpoint_id, endpoints.c.lane, _REMOVED_AT.is_not(None).label("removed"))
     .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), endpoints.c.removed_at.is_not(None) & _HAS_TO_END))
+    .where(or_(HAS_ADDRESS & endpoints.c.paused_at.is_(None), _REMOVED_AT.is_not(None) & _HOLDS_REMOVED))
 )
+
+_GONE = (
+    select(deliveries.c.id)
+    .where(*_OF_IT_AND_HELD, deliveries.c.accepted_at <= _UNTIL_REMOVED)
+    .order_by(deliveries.c.accepted_at)
+    .limit(_MOST)
+    .with_for_update(skip_locked=True)
+    .correlate(endpoints)
+    .lateral("gone")
+)
+
+_END_REMOVED = (
+    transitions.cancelled()
+    .of_locked(
+        deliveries.c.id.in_(
+            select(_GONE.c.id)
+            .select_from(endpoints.join(_GONE, true()))
+            .where(endpoints.c.id.in_(bindparam("the_endpoint_ids", expanding=True)), _REMOVED_AT.is_not(None))
+        )
+    )
+    .returning(deliveries.c.id)
+)
+
+_RELEASED = transitions.released()
+
+
+def _release(*by: ColumnElement[Any]) -> Executable:
+    first = _first(_RELEASED, deliveries.c.endpoint_id == the("endpoint_id"), by=by)
+    return _RELEASED.of_locked(deliveries.c.id.in_(first)).returning(*_MESSAGE)
+
+
+_RELEASE = _release(deliveries.c.accepted_at, deliveries.c.id)
+_RELEASE_PROBE = _release(deliveries.c.fast_spent, deliveries.c.accepted_at, deliveries.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +211,15 @@ class HeldEndpoints:
 
 
 class Backlog:
-    """The ledger as the sweep sees it; every batch is at most `batch` rows."""
+    """The ledger as the sweep sees it; every batch is at most 500 rows."""
 
-    def __init__(self, database: Database, *, recover_after: timedelta, batch: int = 500) -> None:
+    def __init__(self, database: Database, *, recover_after: timedelta) -> None:
         self._database = database
         self._recover_after = recover_after
-        self._batch = batch
 
     def expire(self) -> int:
         """Fail what is past its age, held or not; what is being sent right now may finish. Returns how many."""
-        old = self._some(
-            and_(
-                deliveries.c.state.in_([State.PENDING, State.HELD]),
-                deliveries.c.expires_at <= _NOW,
-                deliveries.c.sending_since.is_(None),
-            ),
-            deliveries.c.expires_at,
-            self._batch,
-        )
-        failed = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id.in_(old))
-            .values(**failed_for(Reason.EXPIRED))
-            .returning(deliveries.c.id),
-            repeatable=True,
-        )
-        return len(failed)
+        return len(self._database.rows(_EXPIRE, {"the_most": _BATCH}, repeatable=True))
 
     def suspect(self) -> int:
         """Mark the attempts whose lease has run out; returns how many.
@@ -108,62 +227,14 @@ class Backlog:
         The worker gets a little longer: it may be alive with an answer that it could not write down while the
         database was away, and that answer must win over another POST.
         """
-        silent = (
-            select(claims.c.delivery_id)
-            .where(_PAST_LEASE, claims.c.silent_since.is_(None))
-            .order_by(claims.c.ends_at)
-            .limit(self._batch)
-            .with_for_update(skip_locked=True)
-        )
-        marked = self._database.rows(
-            update(claims)
-            .where(claims.c.delivery_id.in_(silent))
-            .values(silent_since=_NOW, ends_at=_NOW + _LAST_CHANCE)
-            .returning(claims.c.delivery_id),
-            repeatable=True,
-        )
-        return len(marked)
+        return len(self._database.rows(_SUSPECT, {"the_most": _BATCH}, repeatable=True))
 
     def bury(self) -> int:
         """Take deliveries back from workers that died over them: an attempt of unknown outcome, due again at once.
 
         Returns how many.
         """
-        dead = (
-            select(deliveries.c.id, deliveries.c.attempts, deliveries.c.sending_since, _UNKNOWN_BEFORE)
-            .join_from(claims, deliveries, deliveries.c.id == claims.c.delivery_id)
-            .where(_PAST_LEASE, claims.c.silent_since.is_not(None))
-            .order_by(claims.c.ends_at)
-            .limit(self._batch)
-            .with_for_update(skip_locked=True, of=[claims, deliveries])
-            .cte("dead")
-        )
-        # At once after the first time; a delivery over which workers die again and again gives its merchant a rest.
-        due_at = _NOW + case((dead.c.before == 0, timedelta()), else_=func.least(_REST * dead.c.before, _LONGEST_REST))
-        taken = (
-            update(deliveries)
-            # Nobody sends what has a claim and no moment: its attempt came to an end too late.
-            .where(deliveries.c.id == dead.c.id, deliveries.c.sending_since.is_not(None))
-            .values(
-                turn=deliveries.c.turn + 1,
-                sending_since=None,
-                due_at=due_at,
-                sweep_at=due_at,
-                queued_at=None,
-            )
-            .returning(dead.c.id, dead.c.attempts, dead.c.sending_since)
-            .cte("taken")
-        )
-        row = select(taken.c.id, taken.c.attempts, taken.c.sending_since, literal(Outcome.UNKNOWN.value))
-        written = self._database.rows(
-            insert(attempts)
-            .from_select(["delivery_id", "number", "started_at", "outcome"], row)
-            .on_conflict_do_nothing()
-            .returning(attempts.c.number)
-            .add_cte(ends_claim_of(dead)),
-            repeatable=True,
-        )
-        return len(written)
+        return len(self._database.rows(_BURY, {"the_most": _BATCH}, repeatable=True))
 
     def due(self, most: int, *, ahead: timedelta, still_queued_from: datetime | None) -> Sequence[Due]:
         """Take up to `most` deliveries that are due within `ahead` and have no live message.
@@ -171,39 +242,13 @@ class Backlog:
         `still_queued_from` is when the oldest message in the broker's queue was published: whatever was published
         since then still waits there, and is left to its message (I7).
         """
-        waits = self._some(
-            and_(
-                deliveries.c.state == State.PENDING,
-                deliveries.c.sweep_at <= _NOW + ahead,
-                deliveries.c.sending_since.is_(None),
-            ),
-            deliveries.c.sweep_at,
-            most,
-        )
-        queued = (
-            literal(False)
-            if still_queued_from is None
-            else func.coalesce(deliveries.c.queued_at >= still_queued_from, False)
-        )
-        taken = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id.in_(waits))
-            .values(
-                queued_at=case((queued, deliveries.c.queued_at), else_=_NOW),
-                sweep_at=func.greatest(deliveries.c.due_at, _NOW) + self._recover_after,
-            )
-            # What was left to its message keeps the time of that message.
-            .returning(
-                *_MESSAGE,
-                (deliveries.c.due_at - _NOW).label("wait"),
-                (deliveries.c.queued_at == _NOW).label("taken"),
-            )
-        )
+        values = {"the_most": most, "the_ahead": ahead, "the_still_queued_from": still_queued_from}
+        taken = self._database.rows(_DUE, {**values, "the_recover_after": self._recover_after})
         return [Due(_message(row), max(row.wait, timedelta())) for row in taken if row.taken]
 
     def leave(self, messages: Sequence[Message]) -> None:
         """Note that these were not published after all: the next tick takes them again."""
-        self._database.rows(unpublished(messages), repeatable=True)
+        self._database.rows(UNQUEUE_ALL, turns_of(messages), repeatable=True)
 
     def held_endpoints(self) -> HeldEndpoints:
         """Return the endpoints whose held deliveries may go, by address and operator, or end, since it was removed.
@@ -218,55 +263,20 @@ class Backlog:
 
     def end_removed(self, endpoint_ids: Sequence[str]) -> int:
         """End the held deliveries of endpoints that were removed after they were accepted. Returns how many."""
-        gone = (
-            select(deliveries.c.id)
-            .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-            .where(deliveries.c.endpoint_id.in_(endpoint_ids), deliveries.c.state == State.HELD, REMOVED)
-            .limit(self._batch)
-            .with_for_update(skip_locked=True, of=deliveries)
-        )
-        ended = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id.in_(gone))
-            .values(**failed_for(Reason.CANCELLED))
-            .returning(deliveries.c.id),
-            repeatable=True,
-        )
-        return len(ended)
+        values = {"the_endpoint_ids": endpoint_ids, "the_most": _BATCH}
+        return len(self._database.rows(_END_REMOVED, values, repeatable=True))
 
     def release_probe(self, endpoint_id: str) -> Sequence[Message]:
         """Take the held delivery that has spent the fewest fast attempts, the oldest among equals."""
-        return self._release(endpoint_id, 1, deliveries.c.fast_spent, deliveries.c.accepted_at, deliveries.c.id)
+        return self._released(_RELEASE_PROBE, endpoint_id, 1)
 
     def release(self, endpoint_id: str, most: int) -> Sequence[Message]:
         """Take up to `most` held deliveries of an endpoint, oldest first."""
-        return self._release(endpoint_id, most, deliveries.c.accepted_at, deliveries.c.id)
+        return self._released(_RELEASE, endpoint_id, most)
 
-    def _release(self, endpoint_id: str, most: int, *order: ColumnElement[Any]) -> Sequence[Message]:
-        first = (
-            select(deliveries.c.id)
-            .where(deliveries.c.endpoint_id == endpoint_id, deliveries.c.state == State.HELD)
-            .order_by(*order)
-            .limit(most)
-            .with_for_update(skip_locked=True)
-        )
-        released = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id.in_(first))
-            .values(
-                state=State.PENDING,
-                held_for=None,
-                turn=deliveries.c.turn + 1,
-                due_at=func.least(deliveries.c.due_at, _NOW),
-                queued_at=_NOW,
-                sweep_at=_NOW + self._recover_after,
-            )
-            .returning(*_MESSAGE)
-        )
-        return [_message(row) for row in released]
-
-    def _some(self, wanted: ColumnElement[bool], order: ColumnElement[Any], most: int) -> Select[Any]:
-        return select(deliveries.c.id).where(wanted).order_by(order).limit(most).with_for_update(skip_locked=True)
+    def _released(self, release: Executable, endpoint_id: str, most: int) -> Sequence[Message]:
+        values = {"the_endpoint_id": endpoint_id, "the_most": most, "the_recover_after": self._recover_after}
+        return [_message(row) for row in self._database.rows(release, values)]
 
 
 def _message(row: Row[Any]) -> Message:

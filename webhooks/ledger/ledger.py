@@ -8,17 +8,15 @@ from typing import Any
 from uuid import uuid4
 
 from cryptography.fernet import InvalidToken, MultiFernet
-from sqlalchemy import Row, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Row
 
 from webhooks.errors import AnswerLost, LocalFault
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
 from webhooks.ledger.recording import Recording
-from webhooks.ledger.tables import attempts, deliveries, events
-from webhooks.ledger.unpublished import unpublished
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, State, Unclaimed, event_of
-from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
+from webhooks.ledger.transitions import after
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Unclaimed, event_of
+from webhooks.policy.decisions import Budgets, Decision
 
 
 class Ledger(Recording):
@@ -51,12 +49,11 @@ class Ledger(Recording):
     def unqueue_all(self, messages: Sequence[Message]) -> None:
         """Note it of several messages at once."""
         with self.database.within(self._patience):
-            self.database.rows(unpublished(messages), repeatable=True)
+            self.database.rows(statements.UNQUEUE_ALL, statements.turns_of(messages), repeatable=True)
 
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether the event of this delivery was ever accepted."""
-        accepted = select(events.c.id).where(events.c.id == event_of(delivery_id))
-        return bool(self.database.rows(accepted, repeatable=True))
+        return bool(self.database.rows(statements.IS_KNOWN, {"the_event_id": event_of(delivery_id)}, repeatable=True))
 
     def claim(self, message: Message) -> Delivery | Unclaimed:
         """Take a delivery for one attempt, or say why there is none.
@@ -131,8 +128,8 @@ class Ledger(Recording):
             "the_fast_spent": spent.fast_spent,
             "the_slow_spent": spent.slow_spent,
             "the_slow_since": spent.slow_since,
-            **self._after(decision, queued=queued),
-            **{f"the_{name}": value for name, value in _values_of(attempt).items()},
+            **after(decision, recover_after=self._recover_after if queued else timedelta()),
+            **_values_of(attempt),
         }
         if self.database.rows(statements.FINISH, values, repeatable=True):
             return True
@@ -141,45 +138,12 @@ class Ledger(Recording):
             return True  # by this statement, when its answer was lost
         return self._finish_late(delivery, attempt)
 
-    def _after(self, decision: Decision, *, queued: bool) -> dict[str, Any]:
-        after: dict[str, Any] = {"the_reason": None, "the_due_at": None, "the_sweep_at": None}
-        match decision:
-            case Delivered():
-                return {**after, "the_state": State.DELIVERED, "the_final": True}
-            case Failed(reason=reason):
-                return {**after, "the_state": State.FAILED, "the_final": True, "the_reason": reason}
-            case RetryAt(due_at=due_at):
-                sweep_at = due_at + self._recover_after if queued else due_at
-                waiting = {"the_state": State.PENDING, "the_final": False}
-                return {**after, **waiting, "the_due_at": due_at, "the_sweep_at": sweep_at}
-
     def _finish_late(self, delivery: Delivery, attempt: Attempt) -> bool:
-        values = {**_values_of(attempt), "delivery_id": delivery.id, "ladder": None}  # it came too late to be charged
+        late = {**_values_of(attempt), "the_id": delivery.id, "the_ladder": None}  # it came too late to be charged
         with self.database.transaction() as both:
-            both.rows(
-                insert(attempts)
-                .values(values)
-                .on_conflict_do_update(
-                    index_elements=["delivery_id", "number"], set_=values, where=attempts.c.outcome == Outcome.UNKNOWN
-                )
-            )
+            both.rows(statements.FINISH_LATE, late)
             if attempt.outcome is Outcome.DELIVERED:
-                # The merchant has it: another attempt would be a second copy for nothing. But where an operator wants
-                # a second copy, that stays: a replay gives a fresh age, and nothing else does.
-                both.rows(
-                    update(deliveries)
-                    .where(
-                        deliveries.c.id == delivery.id,
-                        deliveries.c.state.in_([State.PENDING, State.HELD]),
-                        deliveries.c.expires_at == delivery.expires_at,
-                    )
-                    .values(
-                        state=State.DELIVERED,
-                        finished_at=statements.NOW,
-                        turn=deliveries.c.turn + 1,
-                        **dict.fromkeys(("held_for", "sweep_at", "queued_at", "sending_since")),
-                    )
-                )
+                both.rows(statements.DELIVER_LATE, {"the_id": delivery.id, "the_expires_at": delivery.expires_at})
         return False
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:
@@ -195,13 +159,13 @@ def _turn_of(message: Message) -> dict[str, Any]:
 def _values_of(attempt: Attempt) -> dict[str, Any]:
     duration = None if attempt.duration is None else round(attempt.duration / timedelta(milliseconds=1))
     return {
-        "number": attempt.number,
-        "started_at": attempt.started_at,
-        "duration_ms": duration,
-        "outcome": attempt.outcome,
-        "status": attempt.status,
-        "cause": attempt.cause,
-        "excerpt": attempt.excerpt,
-        "ladder": attempt.ladder,
-        "probe": attempt.probe,
+        "the_number": attempt.number,
+        "the_started_at": attempt.started_at,
+        "the_duration_ms": duration,
+        "the_outcome": attempt.outcome,
+        "the_status": attempt.status,
+        "the_cause": attempt.cause,
+        "the_excerpt": attempt.excerpt,
+        "the_ladder": attempt.ladder,
+        "the_probe": attempt.probe,
     }

@@ -7,12 +7,73 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import and_, delete, exists, func, not_, or_, select, update
+from sqlalchemy import Integer, Interval, and_, delete, exists, func, not_, or_, select, update
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.tables import attempts, deliveries, events
+from webhooks.ledger.transitions import NOW, the
 from webhooks.model import State
+
+_RIPE = (
+    select(deliveries.c.id)
+    .where(
+        deliveries.c.state == the("state"),
+        deliveries.c.finished_at <= NOW - the("keep", Interval),
+        not_(deliveries.c.pruned),
+    )
+    .order_by(deliveries.c.finished_at)
+    .limit(the("most", Integer))
+    .with_for_update(skip_locked=True)
+)
+
+_PRUNED = (
+    update(deliveries)
+    .where(deliveries.c.id.in_(_RIPE))
+    .values(pruned=True)
+    .returning(deliveries.c.id, deliveries.c.event_id)
+    .cte("pruned")
+)
+
+_OTHERS = deliveries.alias("others")
+
+_EMPTIED = (
+    update(events)
+    .where(
+        events.c.id.in_(select(_PRUNED.c.event_id)),
+        # Of one event, as long as any delivery may be sent again.
+        ~exists().where(
+            or_(
+                _OTHERS.c.id == events.c.id,
+                and_(_OTHERS.c.event_id == events.c.id, _OTHERS.c.event_id != _OTHERS.c.id),
+            ),
+            not_(_OTHERS.c.pruned),
+            _OTHERS.c.id.not_in(select(_PRUNED.c.id)),
+        ),
+    )
+    .values(body=None)
+    .returning(events.c.id)
+    .cte("emptied")
+)
+
+_FORGOTTEN = (
+    delete(attempts)
+    .where(attempts.c.delivery_id.in_(select(_PRUNED.c.id)))
+    .returning(attempts.c.number)
+    .cte("forgotten")
+)
+
+_PRUNE = select(func.count().label("number")).select_from(_PRUNED).add_cte(_FORGOTTEN, _EMPTIED)
+
+_UNMATCHED = (
+    select(events.c.id)
+    .where(events.c.unmatched, events.c.body.is_not(None), events.c.accepted_at <= NOW - the("keep", Interval))
+    .order_by(events.c.accepted_at)
+    .limit(the("most", Integer))
+    .with_for_update(skip_locked=True)
+)
+
+_PRUNE_UNMATCHED = update(events).where(events.c.id.in_(_UNMATCHED)).values(body=None).returning(events.c.id)
 
 
 class Pruning:
@@ -33,61 +94,8 @@ class Pruning:
         )
 
     def _prune(self, state: State, keep: timedelta, batch: int) -> int:
-        ripe = (
-            select(deliveries.c.id)
-            .where(
-                deliveries.c.state == state,
-                deliveries.c.finished_at <= func.now() - keep,
-                not_(deliveries.c.pruned),
-            )
-            .order_by(deliveries.c.finished_at)
-            .limit(batch)
-            .with_for_update(skip_locked=True)
-        )
-        pruned = (
-            update(deliveries)
-            .where(deliveries.c.id.in_(ripe))
-            .values(pruned=True)
-            .returning(deliveries.c.id, deliveries.c.event_id)
-            .cte("pruned")
-        )
-        others = deliveries.alias("others")
-        emptied = (
-            update(events)
-            .where(
-                events.c.id.in_(select(pruned.c.event_id)),
-                # Of one event, as long as any delivery may be sent again.
-                ~exists().where(
-                    or_(
-                        others.c.id == events.c.id,
-                        and_(others.c.event_id == events.c.id, others.c.event_id != others.c.id),
-                    ),
-                    not_(others.c.pruned),
-                    others.c.id.not_in(select(pruned.c.id)),
-                ),
-            )
-            .values(body=None)
-            .returning(events.c.id)
-            .cte("emptied")
-        )
-        forgotten = (
-            delete(attempts)
-            .where(attempts.c.delivery_id.in_(select(pruned.c.id)))
-            .returning(attempts.c.number)
-            .cte("forgotten")
-        )
-        counted = select(func.count().label("number")).select_from(pruned).add_cte(forgotten, emptied)
-        return int(self._database.rows(counted)[0].number)
+        values = {"the_state": state, "the_keep": keep, "the_most": batch}
+        return int(self._database.rows(_PRUNE, values)[0].number)
 
     def _prune_unmatched(self, batch: int) -> int:
-        ripe = (
-            select(events.c.id)
-            .where(
-                events.c.unmatched, events.c.body.is_not(None), events.c.accepted_at <= func.now() - self._keep_failed
-            )
-            .order_by(events.c.accepted_at)
-            .limit(batch)
-            .with_for_update(skip_locked=True)
-        )
-        emptied = update(events).where(events.c.id.in_(ripe)).values(body=None).returning(events.c.id)
-        return len(self._database.rows(emptied))
+        return len(self._database.rows(_PRUNE_UNMATCHED, {"the_keep": self._keep_failed, "the_most": batch}))

@@ -5,12 +5,30 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import timedelta
 
-from sqlalchemy import delete, func, insert, select, true
+from sqlalchemy import BigInteger, Integer, Interval, bindparam, delete, func, insert, or_, select
 
 from webhooks.accepting.reading import RefusedEvent
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import Page, RefusalRow
 from webhooks.ledger.tables import refused_events
+
+_MOST, _AFTER = bindparam("the_most", type_=Integer()), bindparam("the_after", type_=BigInteger())
+
+_LATEST = (
+    select(refused_events)
+    .where(or_(_AFTER.is_(None), refused_events.c.id < _AFTER))
+    .order_by(refused_events.c.id.desc())
+    .limit(_MOST)
+)
+
+_OLD = (
+    select(refused_events.c.id)
+    .where(refused_events.c.at <= func.now() - bindparam("the_keep", type_=Interval()))
+    .order_by(refused_events.c.id)
+    .limit(_MOST)
+)
+
+_PRUNE = delete(refused_events).where(refused_events.c.id.in_(_OLD)).returning(refused_events.c.id)
 
 
 class Refusals:
@@ -25,18 +43,10 @@ class Refusals:
 
     def latest(self, count: int, after: int | None = None) -> Page[RefusalRow, int]:
         """Return the latest refusals, the newest first, from the one on that comes behind `after`."""
-        older = true() if after is None else refused_events.c.id < after
-        newest = select(refused_events).where(older).order_by(refused_events.c.id.desc()).limit(count + 1)
-        found = [RefusalRow(**row._asdict()) for row in self._database.rows(newest, repeatable=True)]
+        values = {"the_most": count + 1, "the_after": after}
+        found = [RefusalRow(**row._asdict()) for row in self._database.rows(_LATEST, values, repeatable=True)]
         return Page(found[:count], found[count - 1].id if len(found) > count else None)
 
     def prune(self, keep: timedelta, batch: int) -> int:
         """Forget up to `batch` that are older than `keep`, the oldest first. Returns how many."""
-        old = (
-            select(refused_events.c.id)
-            .where(refused_events.c.at <= func.now() - keep)
-            .order_by(refused_events.c.id)
-            .limit(batch)
-        )
-        gone = delete(refused_events).where(refused_events.c.id.in_(old)).returning(refused_events.c.id)
-        return len(self._database.rows(gone))
+        return len(self._database.rows(_PRUNE, {"the_most": batch, "the_keep": keep}))

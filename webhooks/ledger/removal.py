@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Text, bindparam, func, select, update
+from sqlalchemy import Text, bindparam, func, select
 
+from webhooks.ledger import transitions
 from webhooks.ledger.acts import Rows
-from webhooks.ledger.statements import REMOVED, failed_for
+from webhooks.ledger.statements import REMOVED
 from webhooks.ledger.tables import deliveries, endpoints
-from webhooks.model import Reason, State
+from webhooks.model import State
 
 _BATCH = 500
 
@@ -18,8 +19,8 @@ _OF_IT = (deliveries.c.endpoint_id == _ENDPOINT, deliveries.c.sending_since.is_(
 
 # The held ones have an index by endpoint; the pending ones are few, or must be looked for among all that are pending.
 _GONE = [
-    update(deliveries)
-    .where(
+    transitions.cancelled()
+    .of_locked(
         deliveries.c.id.in_(
             select(deliveries.c.id)
             .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
@@ -28,7 +29,6 @@ _GONE = [
             .with_for_update(skip_locked=True, of=deliveries)
         )
     )
-    .values(**failed_for(Reason.CANCELLED))
     .returning(deliveries.c.id)
     for state in (State.HELD, State.PENDING)
 ]

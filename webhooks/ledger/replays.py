@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, not_, select, true, update
+from sqlalchemy import Boolean, Executable, Row, Select, and_, bindparam, exists, func, not_, or_, select
 
-from webhooks.ledger import routing
+from webhooks.ledger import routing, transitions
 from webhooks.ledger.acts import Rows
-from webhooks.ledger.statements import REMOVED, failed_for
+from webhooks.ledger.statements import REMOVED
 from webhooks.ledger.tables import attempts, deliveries, endpoints, events
+from webhooks.ledger.transitions import NOW, the
 from webhooks.ledger.views import Wanted, answered, matching
-from webhooks.model import HeldFor, Outcome, Reason, State
+from webhooks.model import Outcome, Reason, State
 
-_NOW = func.now()
-_FINAL = (State.DELIVERED, State.FAILED)
-
-_REMOVED = exists().where(endpoints.c.id == deliveries.c.endpoint_id, REMOVED).correlate(deliveries)
+_NAMED = deliveries.c.id.in_(bindparam("the_ids", expanding=True))
 
 _HAS_BODY = exists().where(events.c.id == deliveries.c.event_id, events.c.body.is_not(None)).correlate(deliveries)
+_IS_REMOVED = exists().where(endpoints.c.id == deliveries.c.endpoint_id, REMOVED).correlate(deliveries)
 
 # The last attempt that was answered 2xx, of a delivery that failed all the same: its answer came too late.
 _ANSWERED = (
@@ -38,6 +37,31 @@ _ANSWERED = (
     .correlate(deliveries)
     .scalar_subquery()
 )
+
+_REPLAYED = transitions.replayed()
+_MAY_GO_AGAIN = and_(
+    _REPLAYED.may, or_(the("again", Boolean), deliveries.c.state == State.FAILED), _HAS_BODY, not_(_IS_REMOVED)
+)
+_UNLESS_CANCELLED = or_(the("cancelled", Boolean), deliveries.c.reason.is_distinct_from(Reason.CANCELLED))
+
+
+def _replay(chosen: Select[Any]) -> Executable:
+    """Return what sends the chosen deliveries again; what somebody else has locked is passed over."""
+    taken = chosen.add_columns(_ANSWERED.label("answered")).with_for_update(skip_locked=True, of=deliveries)
+    locked = taken.cte("taken")
+    return _REPLAYED.of_locked(deliveries.c.id == locked.c.id).returning(locked.c.id, locked.c.answered)
+
+
+_REPLAY = _replay(select(deliveries.c.id).where(_NAMED, _MAY_GO_AGAIN, _UNLESS_CANCELLED))
+
+_CANCEL = transitions.cancelled().of(_NAMED).returning(deliveries.c.id)
+
+_FOUND = select(
+    *deliveries.c["id", "state", "reason"],
+    not_(_HAS_BODY).label("pruned"),
+    _IS_REMOVED.label("removed"),
+    _ANSWERED.label("answered"),
+).where(_NAMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +106,21 @@ class Replays:
 
     def now(self) -> datetime:
         """Return the moment by the ledger's clock, which is the one that says when deliveries finish."""
-        moment: datetime = self._database.rows(select(_NOW.label("moment")), repeatable=True)[0].moment
+        moment: datetime = self._database.rows(select(NOW.label("moment")), repeatable=True)[0].moment
         return moment
 
     def count(self, wanted: Wanted, *, again: bool, finished_before: datetime) -> Chosen:
         """Return how many deliveries a replay would send again, by merchant."""
-        goes = _unless_cancelled(cancelled=_by_reason(wanted))
         numbers = (
-            func.count().filter(goes).label("going"),
-            func.count().filter(goes, _ANSWERED.is_not(None)).label("answered"),
-            func.count().filter(not_(goes)).label("left_out"),
+            func.count().filter(_UNLESS_CANCELLED).label("going"),
+            func.count().filter(_UNLESS_CANCELLED, _ANSWERED.is_not(None)).label("answered"),
+            func.count().filter(not_(_UNLESS_CANCELLED)).label("left_out"),
         )
         rows = self._database.rows(
             matching(select(deliveries.c.merchant_id, *numbers), wanted)
-            .where(_replayable(again=again, cancelled=True), deliveries.c.finished_at < finished_before)
+            .where(_MAY_GO_AGAIN, deliveries.c.finished_at < finished_before)
             .group_by(deliveries.c.merchant_id),
+            {"the_again": again, "the_cancelled": _by_reason(wanted)},
             repeatable=True,
         )
         return Chosen(
@@ -112,19 +136,18 @@ class Replays:
         """
         chosen = (
             matching(select(deliveries.c.id), wanted)
-            .where(_replayable(again=again, cancelled=_by_reason(wanted)), deliveries.c.finished_at < finished_before)
+            .where(_MAY_GO_AGAIN, _UNLESS_CANCELLED, deliveries.c.finished_at < finished_before)
             .order_by(deliveries.c.accepted_at)
             .limit(most)
         )
-        return sorted(self._replay(chosen))
+        values = {"the_again": again, "the_cancelled": _by_reason(wanted), "the_max_age": self._max_age}
+        return sorted(row.id for row in self._database.rows(_replay(chosen), values))
 
     def replay(self, delivery_ids: Iterable[str], *, again: bool, cancelled: bool = False) -> list[Verdict]:
         """Send the named deliveries again, and say of each whether that was possible."""
         named = list(dict.fromkeys(delivery_ids))
-        chosen = select(deliveries.c.id).where(
-            deliveries.c.id.in_(named), _replayable(again=again, cancelled=cancelled)
-        )
-        replayed = self._replay(chosen)
+        values = {"the_ids": named, "the_again": again, "the_cancelled": cancelled, "the_max_age": self._max_age}
+        replayed = {row.id: row.answered for row in self._database.rows(_REPLAY, values)}
         refused = {
             verdict.delivery_id: verdict.refused
             or "somebody else is at it; try again in a moment"  # its row was locked
@@ -142,35 +165,13 @@ class Replays:
             verdicts.append(Verdict(one, refused, None if refused else _note(found[one].answered)))
         return verdicts
 
-    def _replay(self, chosen: Select[Any]) -> dict[str, int | None]:
-        """Send what is chosen again; returns each, with its attempt that was answered 2xx, if there is one."""
-        taken = chosen.add_columns(_ANSWERED.label("answered")).with_for_update(skip_locked=True).cte("taken")
-        rows = self._database.rows(
-            update(deliveries)
-            .where(deliveries.c.id == taken.c.id)
-            .values(
-                state=State.HELD,
-                held_for=HeldFor.REPLAY,
-                reason=None,
-                finished_at=None,
-                turn=deliveries.c.turn + 1,
-                fast_spent=0,
-                slow_spent=0,
-                slow_since=None,
-                pruned=False,
-                due_at=_NOW,
-                expires_at=_NOW + self._max_age,  # which also tells the resend from what was before: Ledger.finish
-            )
-            .returning(taken.c.id, taken.c.answered)
-        )
-        return {row.id: row.answered for row in rows}
-
-    def route(self, event_id: str) -> Sequence[str]:
-        """Have an event go also to the endpoints that want it by now and have not had it; paced, like a replay.
+    def route(self, event_id: str, endpoint_id: str | None = None) -> Sequence[str]:
+        """Have an event go also to the endpoints that want it by now and have not had it, or to one; paced as a replay.
 
         Returns the deliveries that begin with it; none where its body was pruned.
         """
-        begun = self._database.rows(routing.ROUTE, {"the_id": event_id, "the_max_age": self._max_age})
+        values = {"the_id": event_id, "the_endpoint_id": endpoint_id, "the_max_age": self._max_age}
+        begun = self._database.rows(routing.ROUTE, values)
         return sorted(row.id for row in begun)
 
     def cancel(self, delivery_ids: Iterable[str]) -> list[Verdict]:
@@ -179,40 +180,14 @@ class Replays:
         An attempt that is on its way can't be called back: the delivery is refused until it has ended.
         """
         named = list(dict.fromkeys(delivery_ids))
-        rows = self._database.rows(
-            update(deliveries)
-            .where(
-                deliveries.c.id.in_(named),
-                deliveries.c.state.in_([State.PENDING, State.HELD]),
-                deliveries.c.sending_since.is_(None),
-            )
-            .values(**failed_for(Reason.CANCELLED))
-            .returning(deliveries.c.id)
-        )
-        cancelled = {row.id for row in rows}
+        cancelled = {row.id for row in self._database.rows(_CANCEL, {"the_ids": named})}
         found = self._found([one for one in named if one not in cancelled])
         return [Verdict(one, None if one in cancelled else _why_no_cancel(found.get(one))) for one in named]
 
-    def _found(self, delivery_ids: Sequence[str]) -> dict[str, Any]:
+    def _found(self, delivery_ids: Sequence[str]) -> Mapping[str, Row[Any]]:
         if not delivery_ids:
             return {}
-        facts = deliveries.c["id", "state", "reason", "sending_since"]
-        rows = self._database.rows(
-            select(
-                *facts, not_(_HAS_BODY).label("pruned"), _REMOVED.label("removed"), _ANSWERED.label("answered")
-            ).where(deliveries.c.id.in_(delivery_ids)),
-            repeatable=True,
-        )
-        return {row.id: row for row in rows}
-
-
-def _replayable(*, again: bool, cancelled: bool) -> ColumnElement[bool]:
-    states = _FINAL if again else (State.FAILED,)
-    return and_(deliveries.c.state.in_(states), _HAS_BODY, not_(_REMOVED), _unless_cancelled(cancelled=cancelled))
-
-
-def _unless_cancelled(*, cancelled: bool) -> ColumnElement[bool]:
-    return true() if cancelled else deliveries.c.reason.is_distinct_from(Reason.CANCELLED)
+        return {row.id: row for row in self._database.rows(_FOUND, {"the_ids": delivery_ids}, repeatable=True)}
 
 
 def _by_reason(wanted: Wanted) -> bool:
@@ -223,29 +198,25 @@ def _note(attempt: int | None) -> str | None:
     return None if attempt is None else answered(attempt)
 
 
-def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:  # noqa: PLR0911 - one line for each
-    match row:
-        case None:
-            return "there is no such delivery"
-        case _ if row.state not in _FINAL:
-            return f"it is {row.state}, and will be sent anyway"
-        case _ if row.pruned:
-            return "its body has been pruned"
-        case _ if row.removed:
-            return "its endpoint was removed"
-        case _ if row.state == State.DELIVERED and not again:
-            return "it was delivered; add --again to send it once more"
-        case _ if row.reason == Reason.CANCELLED and not cancelled:
-            return "an operator cancelled it; add --cancelled to send it all the same"
-        case _:
-            return None
+def _why_no_replay(row: Any, *, again: bool, cancelled: bool) -> str | None:
+    if row is None:
+        return "there is no such delivery"
+    reasons = {
+        f"it is {row.state}, and will be sent anyway": row.state not in {State.DELIVERED, State.FAILED},
+        "its body has been pruned": row.pruned,
+        "its endpoint was removed": row.removed,
+        "it was delivered; add --again to send it once more": row.state == State.DELIVERED and not again,
+        "an operator cancelled it; add --cancelled to send it all the same": row.reason == Reason.CANCELLED
+        and not cancelled,
+    }
+    return next((why for why, holds in reasons.items() if holds), None)
 
 
 def _why_no_cancel(row: Any) -> str:
     match row:
         case None:
             return "there is no such delivery"
-        case _ if row.state in _FINAL:
+        case _ if row.state in {State.DELIVERED, State.FAILED}:
             return f"it is {row.state} already"
         case _:
             return "an attempt is on its way; try again in a moment"

@@ -61,13 +61,14 @@ SELECT given.id FROM unnest(CAST(:the_ids AS text[]), CAST(:the_digests AS bytea
 JOIN events ON events.id = given.id AND events.body_sha256 <> given.body_sha256
 """)
 
-# An event that was accepted goes also to the endpoints that want it and have not had it; paced like any release.
+# An event that was accepted goes also to the endpoints that want it and have not had it, or to one of these; paced like
+# any release.
 ROUTE = text(f"""
 WITH given AS MATERIALIZED (
     SELECT id, merchant_id, type, money FROM events WHERE id = :the_id AND body IS NOT NULL
 ), going AS MATERIALIZED (
     SELECT endpoints.id FROM given JOIN endpoints ON endpoints.merchant_id = given.merchant_id
-    WHERE endpoints.removed_at IS NULL AND {_WANTED}
+    WHERE endpoints.removed_at IS NULL AND endpoints.id = coalesce(:the_endpoint_id, endpoints.id) AND {_WANTED}
 ), matched AS (
     UPDATE events SET unmatched = false FROM given, going WHERE events.id = given.id AND unmatched
 )

@@ -1,17 +1,16 @@
 """The statements of a delivery's life, built once: building one anew takes longer than running it.
 
-Each compares the turn, so that a stale message or a late worker changes nothing (I3, I8). Values are named
-`the_…` to keep apart from columns.
+Each compares the turn, so that a stale message or a late worker changes nothing (I3, I8). What changes is said in
+`webhooks.ledger.transitions`; values are named `the_…` to keep apart from columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import (
     CTE,
-    Boolean,
     Interval,
     Update,
     Uuid,
@@ -19,54 +18,24 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
-    func,
     null,
     select,
     text,
-    update,
+    tuple_,
 )
 from sqlalchemy.dialects.postgresql import insert
 
+from webhooks.ledger import transitions
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints, events
-from webhooks.model import Outcome, Reason, State
+from webhooks.ledger.transitions import BEING_SENT, NOW, WAITING, Transition, the
+from webhooks.model import Message, Outcome
 
-NOW = func.now()
-
-
-def _the(name: str, kind: Any = None) -> Any:
-    return bindparam(f"the_{name}", type_=kind if kind is not None else deliveries.c[name].type)
+_OF_THIS_TURN = (deliveries.c.id == the("id"), deliveries.c.turn == the("turn"))
 
 
-def of_this_turn() -> Update:
-    """Start an update of a pending delivery that nobody is sending, if it is still the turn that the message says."""
-    return update(deliveries).where(
-        deliveries.c.id == _the("id"),
-        deliveries.c.turn == _the("turn"),
-        deliveries.c.state == State.PENDING,
-        deliveries.c.sending_since.is_(None),
-    )
+def _of_this_turn(transition: Transition) -> Update:
+    return transition.of(*_OF_THIS_TURN)
 
-
-def of_this_attempt() -> Update:
-    """Start an update of a delivery that this worker is still sending."""
-    return update(deliveries).where(
-        deliveries.c.id == _the("id"), deliveries.c.turn == _the("turn"), deliveries.c.sending_since.is_not(None)
-    )
-
-
-def failed_for(reason: Reason) -> dict[str, Any]:
-    """Return what changes in a delivery that nobody is sending when it ends as failed."""
-    return {
-        "state": State.FAILED,
-        "reason": reason,
-        "finished_at": NOW,
-        "turn": deliveries.c.turn + 1,
-        **dict.fromkeys(("held_for", "sweep_at", "queued_at")),
-    }
-
-
-# A delivery that does not have its event's id has an entry in an index by event.
-ELSEWHERE = deliveries.c.event_id != deliveries.c.id
 
 # Every POST is signed, so that an address alone is none: by hand, the table's own check can be taken away.
 HAS_ADDRESS = and_(endpoints.c.url.is_not(None), endpoints.c.secret.is_not(None))
@@ -80,6 +49,9 @@ REMOVED = endpoints.c.removed_at.is_not(None) & (
     (endpoints.c.id != endpoints.c.merchant_id) | (endpoints.c.removed_at >= deliveries.c.accepted_at)
 )
 
+# A delivery that does not have its event's id has an entry in an index by event.
+ELSEWHERE = deliveries.c.event_id != deliveries.c.id
+
 _CLAIMED = (
     *deliveries.c["id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money"],
     *deliveries.c["expires_at", "fast_spent", "slow_spent", "slow_since"],
@@ -91,7 +63,7 @@ _CLAIMED = (
 )
 
 _TAKEN = (
-    of_this_turn()
+    _of_this_turn(transitions.claimed())
     .where(
         ~_TOO_EARLY,
         deliveries.c.expires_at > NOW,
@@ -101,12 +73,11 @@ _TAKEN = (
         endpoints.c.paused_at.is_(None),
         ~REMOVED,
     )
-    .values(turn=deliveries.c.turn + 1, attempts=deliveries.c.attempts + 1, sending_since=NOW)
     .returning(*_CLAIMED)
     .cte("taken")
 )
 
-_CLAIM = {"name": _the("claim", Uuid), "ends_at": NOW + _the("lease", Interval), "silent_since": null()}
+_CLAIM = {"name": the("claim", Uuid), "ends_at": NOW + the("lease", Interval), "silent_since": null()}
 
 CLAIM = select(_TAKEN).add_cte(
     insert(claims)
@@ -121,7 +92,7 @@ CLAIMED = (
     .join(claims, claims.c.delivery_id == deliveries.c.id)
     .join(events, events.c.id == deliveries.c.event_id)
     .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-    .where(deliveries.c.id == _the("id"), claims.c.name == _the("claim", Uuid), deliveries.c.sending_since.is_not(None))
+    .where(deliveries.c.id == the("id"), claims.c.name == the("claim", Uuid), BEING_SENT)
 )
 
 # Why a claim found nothing; what is past its age is the sweep's to fail.
@@ -133,13 +104,7 @@ UNCLAIMED = (
         _TOO_EARLY.label("too_early"),
     )
     .select_from(deliveries.outerjoin(endpoints, endpoints.c.id == deliveries.c.endpoint_id))
-    .where(
-        deliveries.c.id == _the("id"),
-        deliveries.c.turn == _the("turn"),
-        deliveries.c.state == State.PENDING,
-        deliveries.c.sending_since.is_(None),
-        deliveries.c.expires_at > NOW,
-    )
+    .where(*_OF_THIS_TURN, WAITING, deliveries.c.expires_at > NOW)
 )
 
 # The endpoints with held deliveries. One index entry is read for each, however many deliveries it has held: the scan
@@ -159,49 +124,36 @@ HOLDING = (
     .cte("holding")
 )
 
-HOLD = (
-    of_this_turn()
-    .values(state=State.HELD, held_for=_the("held_for"), turn=deliveries.c.turn + 1, sweep_at=None, queued_at=None)
-    .returning(deliveries.c.id)
+HOLD = _of_this_turn(transitions.held()).returning(deliveries.c.id)
+
+UNQUEUE = _of_this_turn(transitions.unqueued())
+
+# The same for messages by `the_turns`, pairs of id and turn, however many they are.
+UNQUEUE_ALL = transitions.unqueued().of(
+    tuple_(deliveries.c.id, deliveries.c.turn).in_(bindparam("the_turns", expanding=True))
 )
 
-NOT_QUEUED = {"sweep_at": deliveries.c.due_at, "queued_at": None}
-
-UNQUEUE = of_this_turn().values(**NOT_QUEUED)
-
-_FINISHED = (
-    of_this_attempt()
-    .values(
-        state=_the("state"),
-        reason=_the("reason"),
-        due_at=func.coalesce(_the("due_at"), deliveries.c.due_at),
-        sweep_at=_the("sweep_at"),
-        queued_at=case((_the("queued", Boolean), NOW)),
-        finished_at=case((_the("final", Boolean), NOW)),
-        sending_since=None,
-        fast_spent=_the("fast_spent"),
-        slow_spent=_the("slow_spent"),
-        slow_since=_the("slow_since"),
-    )
-    .returning(deliveries.c.id)
-    .cte("finished")
-)
+_FINISHED = _of_this_turn(transitions.finished()).returning(deliveries.c.id).cte("finished")
 
 # Whether this very attempt has been written down, and nobody has touched the delivery since.
 WRITTEN = (
     select(deliveries.c.id)
     .join(attempts, attempts.c.delivery_id == deliveries.c.id)
     .where(
-        deliveries.c.id == _the("id"),
-        deliveries.c.turn == _the("turn"),
+        *_OF_THIS_TURN,
         deliveries.c.sending_since.is_(None),
-        attempts.c.number == _the("number", attempts.c.number.type),
-        attempts.c.started_at == _the("started_at", attempts.c.started_at.type),
+        attempts.c.number == the("number", attempts.c.number.type),
+        attempts.c.started_at == the("started_at", attempts.c.started_at.type),
         attempts.c.outcome != Outcome.UNKNOWN,
     )
 )
 
 ATTEMPT = ("number", "started_at", "duration_ms", "outcome", "status", "cause", "excerpt", "ladder", "probe")
+
+
+def turns_of(messages: Sequence[Message]) -> dict[str, list[tuple[str, int]]]:
+    """Return what UNQUEUE_ALL is given."""
+    return {"the_turns": [(message.id, message.turn) for message in messages]}
 
 
 def ends_claim_of(ended: CTE) -> CTE:
@@ -213,32 +165,39 @@ FINISH = (
     insert(attempts)
     .from_select(
         ["delivery_id", *ATTEMPT],
-        select(_FINISHED.c.id, *(_the(name, attempts.c[name].type) for name in ATTEMPT)),
+        select(_FINISHED.c.id, *(the(name, attempts.c[name].type) for name in ATTEMPT)),
     )
     .on_conflict_do_nothing()
     .returning(attempts.c.number)
     .add_cte(ends_claim_of(_FINISHED))
 )
 
-_HANDED_BACK = (
-    of_this_attempt()
-    .values(
-        attempts=deliveries.c.attempts - 1,
-        turn=deliveries.c.turn + 1,
-        sending_since=None,
-        due_at=NOW + _the("wait", Interval),
-        sweep_at=NOW + _the("wait", Interval),
-        queued_at=None,
-    )
-    .returning(deliveries.c.id)
-    .cte("handed_back")
-)
+_HANDED_BACK = _of_this_turn(transitions.handed_back()).returning(deliveries.c.id).cte("handed_back")
 
 HAND_BACK = select(_HANDED_BACK.c.id).add_cte(ends_claim_of(_HANDED_BACK))
 
+# An attempt that was given up meanwhile: what is unknown of it is filled in.
+_LATE = {name: the(name, attempts.c[name].type) for name in ATTEMPT}
+
+FINISH_LATE = (
+    insert(attempts)
+    .values(delivery_id=the("id"), **_LATE)
+    .on_conflict_do_update(
+        index_elements=["delivery_id", "number"], set_=_LATE, where=attempts.c.outcome == Outcome.UNKNOWN
+    )
+)
+
+# The merchant has it: another attempt would be a second copy for nothing. But where an operator wants a second copy,
+# that stays: a replay gives a fresh age, and nothing else does.
+DELIVER_LATE = transitions.delivered_late().of(
+    deliveries.c.id == the("id"), deliveries.c.expires_at == the("expires_at")
+)
+
 END_REMOVED = (
-    of_this_turn()
-    .values(**failed_for(Reason.CANCELLED))
+    _of_this_turn(transitions.cancelled())
     .where(endpoints.c.id == deliveries.c.endpoint_id, REMOVED)
     .returning(deliveries.c.id)
 )
+
+# Whether an event was ever accepted.
+IS_KNOWN = select(events.c.id).where(events.c.id == the("event_id"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, true
+from sqlalchemy import Executable, Row, Select, Text, and_, bindparam, case, func, or_, select
 
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
@@ -15,6 +15,7 @@ from webhooks.ledger.endpoints import unknown
 from webhooks.ledger.rows import AttemptRow, DeliveryRow, EventRow, History, Page
 from webhooks.ledger.statements import ELSEWHERE, HAS_ADDRESS, HOLDING
 from webhooks.ledger.tables import attempts, deliveries, endpoints, events
+from webhooks.ledger.transitions import HELD, NOW, WAITING
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State, event_of
 
 _SHOWN = [deliveries.c[field.name] for field in fields(DeliveryRow)]
@@ -25,11 +26,57 @@ _EVENT = select(
     func.encode(events.c.body_sha256, "hex").label("body_sha256"),
     func.octet_length(events.c.body).label("body_bytes"),
     events.c.unmatched,
+).where(events.c.id == bindparam("the_id", type_=Text()))
+
+_NUMBER = func.count().label("number")
+_ID = bindparam("the_id", type_=Text())
+
+_ONE = select(*_SHOWN).where(deliveries.c.id == _ID)
+_JOURNEY = select(attempts).where(attempts.c.delivery_id == _ID).order_by(attempts.c.number)
+_OF_EVENT = (
+    select(*_SHOWN)
+    .where(or_(deliveries.c.id == _ID, and_(deliveries.c.event_id == _ID, ELSEWHERE)))
+    .order_by(deliveries.c.endpoint_id)
+)
+_BODY = select(events.c.body).where(events.c.id == _ID)
+
+_BY_STATE = select(deliveries.c.state, _NUMBER).group_by(deliveries.c.state)
+_BY_CAUSE = select(deliveries.c.held_for, _NUMBER).where(HELD).group_by(deliveries.c.held_for)
+_OF_MERCHANT, _AT_ENDPOINT = (_BY_CAUSE.where(deliveries.c[name] == _ID) for name in ("merchant_id", "endpoint_id"))
+
+_HAS_ANY = select(deliveries.c.id).where(deliveries.c.merchant_id == _ID).limit(1)
+_REGISTERED = select(HAS_ADDRESS.label("has_address"), endpoints.c.paused_at).where(
+    endpoints.c.id == _ID, endpoints.c.removed_at.is_(None)
 )
 
 _IS_DEFAULT = endpoints.c.id == endpoints.c.merchant_id
+_STRANGERS = (
+    select(HOLDING.c.endpoint_id)
+    .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
+    .where(or_(endpoints.c.id.is_(None), and_(_IS_DEFAULT, endpoints.c.removed_at.is_not(None))))
+    .order_by(HOLDING.c.endpoint_id)
+)
+
+_IS_OVER = case(
+    (deliveries.c.held_for == HeldFor.OPERATOR, endpoints.c.paused_at.is_(None)),
+    (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & endpoints.c.paused_at.is_(None)),
+    else_=False,
+)
+_LET_GO = (
+    select(deliveries.c.held_for, _NUMBER)
+    .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
+    .where(HELD, _IS_OVER)
+    .group_by(deliveries.c.held_for)
+)
+
+_MOST_OVERDUE = (
+    select(deliveries.c.id, (NOW - deliveries.c.due_at).label("overdue"))
+    .where(WAITING, deliveries.c.due_at < NOW)
+    .order_by(deliveries.c.due_at)
+    .limit(1)
+)
+
 _Ts = TypeVarTuple("_Ts")
-_NUMBER = func.count().label("number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +110,14 @@ class Holding:
 
     number: int
     stay_for: HeldFor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A delivery that should have been sent, and for how long."""
+
+    delivery_id: str
+    span: timedelta
 
 
 def _delivery(row: Row[Any]) -> DeliveryRow:
@@ -103,9 +158,8 @@ class Views:
         if after is not None:
             last = self._one(after)
             older = deliveries.c.accepted_at < last.accepted_at
-            chosen = chosen.where(
-                or_(older, and_(deliveries.c.accepted_at == last.accepted_at, deliveries.c.id > last.id))
-            )
+            # The first of the two is what an index can begin with.
+            chosen = chosen.where(deliveries.c.accepted_at <= last.accepted_at, or_(older, deliveries.c.id > last.id))
         newest = chosen.order_by(deliveries.c.accepted_at.desc(), deliveries.c.id).limit(limit + 1)
         found = [_delivery(row) for row in self._database.rows(newest, repeatable=True)]
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
@@ -113,19 +167,18 @@ class Views:
     def delivery(self, delivery_id: str) -> History:
         """Return one delivery, with its attempts. Raises NotPossible when there is none."""
         found = self._one(delivery_id)
-        asked = select(attempts).where(attempts.c.delivery_id == delivery_id).order_by(attempts.c.number)
-        made = [AttemptRow(**_in_words(row)) for row in self._database.rows(asked, repeatable=True)]
+        made = [AttemptRow(**_in_words(row)) for row in self._of(_JOURNEY, delivery_id)]
         return History(found, _note(found, made), made)
 
     def _one(self, delivery_id: str) -> DeliveryRow:
-        found = self._database.rows(select(*_SHOWN).where(deliveries.c.id == delivery_id), repeatable=True)
+        found = self._of(_ONE, delivery_id)
         if not found:
             raise NotPossible(f"no delivery {delivery_id}; see: webhooks delivery list")
         return _delivery(found[0])
 
     def event(self, event_id: str) -> EventRow:
         """Return an event as it was accepted. Raises NotPossible when there is none."""
-        rows = self._database.rows(_EVENT.where(events.c.id == event_id), repeatable=True)
+        rows = self._of(_EVENT, event_id)
         if not rows:
             its = event_of(event_id)
             other = "" if its == event_id else f"; that is a delivery, of event {its}"
@@ -134,90 +187,57 @@ class Views:
 
     def body(self, event_id: str) -> bytes | None:
         """Return an event's body as it was stored, and as it is sent; None once it was pruned."""
-        rows = self._database.rows(select(events.c.body).where(events.c.id == event_id), repeatable=True)
+        rows = self._of(_BODY, event_id)
         return bytes(rows[0].body) if rows and rows[0].body is not None else None
 
     def of_event(self, event_id: str) -> Sequence[DeliveryRow]:
         """Return the deliveries of an event, one for each endpoint that wanted it."""
-        of_it = or_(deliveries.c.id == event_id, and_(deliveries.c.event_id == event_id, ELSEWHERE))
-        asked = select(*_SHOWN).where(of_it).order_by(deliveries.c.endpoint_id)
-        return [_delivery(row) for row in self._database.rows(asked, repeatable=True)]
+        return [_delivery(row) for row in self._of(_OF_EVENT, event_id)]
 
-    def count_by_state(self) -> dict[str, int]:
+    def _of(self, asked: Executable, its_id: str) -> Sequence[Row[Any]]:
+        return self._database.rows(asked, {"the_id": its_id}, repeatable=True)
+
+    def count_by_state(self) -> Mapping[State, int]:
         """Return how many deliveries there are in each state; every state is named."""
-        rows = self._database.rows(select(deliveries.c.state, _NUMBER).group_by(deliveries.c.state), repeatable=True)
-        counted = {row.state: row.number for row in rows}
-        return {state.value: counted.get(state, 0) for state in State}
+        counted = {row.state: row.number for row in self._database.rows(_BY_STATE, repeatable=True)}
+        return {state: counted.get(state, 0) for state in State}
 
-    def count_held(self, merchant_id: str | None = None) -> dict[str, int]:
+    def count_held(self, merchant_id: str | None = None) -> Mapping[HeldFor, int]:
         """Return how many deliveries are held for what, of one merchant or of all."""
-        return self._count_held(true() if merchant_id is None else deliveries.c.merchant_id == merchant_id)
+        if merchant_id is None:
+            return _by_cause(self._database.rows(_BY_CAUSE, repeatable=True))
+        return _by_cause(self._of(_OF_MERCHANT, merchant_id))
 
-    def count_held_at(self, endpoint_id: str) -> dict[str, int]:
+    def count_held_at(self, endpoint_id: str) -> Mapping[HeldFor, int]:
         """Return how many deliveries to an endpoint are held for what."""
-        return self._count_held(deliveries.c.endpoint_id == endpoint_id)
-
-    def _count_held(self, which: ColumnElement[bool]) -> dict[str, int]:
-        statement = (
-            select(deliveries.c.held_for, _NUMBER)
-            .where(deliveries.c.state == State.HELD, which)
-            .group_by(deliveries.c.held_for)
-        )
-        return {row.held_for: row.number for row in self._database.rows(statement, repeatable=True)}
+        return _by_cause(self._of(_AT_ENDPOINT, endpoint_id))
 
     def holding(self, endpoint_id: str) -> Holding:
         """Return what an endpoint has held. Raises NotPossible for one nobody has heard of.
 
         That is one which is not registered, and has no delivery.
         """
-        of_it = select(deliveries.c.id).where(deliveries.c.merchant_id == endpoint_id).limit(1)
-        registered = select(HAS_ADDRESS, endpoints.c.paused_at).where(
-            endpoints.c.id == endpoint_id, endpoints.c.removed_at.is_(None)
-        )
-        found = self._database.rows(registered, repeatable=True)
-        if not found and not self._database.rows(of_it, repeatable=True):
+        found = self._of(_REGISTERED, endpoint_id)
+        if not found and not self._of(_HAS_ANY, endpoint_id):
             raise unknown(endpoint_id)
         number = sum(self.count_held_at(endpoint_id).values())
-        if not found or not found[0][0]:
+        if not found or not found[0].has_address:
             return Holding(number, HeldFor.ADDRESS)
         return Holding(number, HeldFor.OPERATOR if found[0].paused_at else None)
 
     def unregistered(self) -> Sequence[str]:
         """Return the merchants that hold deliveries and are not registered, by id; each costs one index entry."""
-        strangers = (
-            select(HOLDING.c.endpoint_id)
-            .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-            .where(endpoints.c.id.is_(None) | (_IS_DEFAULT & endpoints.c.removed_at.is_not(None)))
-            .order_by(HOLDING.c.endpoint_id)
-        )
-        return [row.endpoint_id for row in self._database.rows(strangers, repeatable=True)]
+        return [row.endpoint_id for row in self._database.rows(_STRANGERS, repeatable=True)]
 
-    def count_let_go(self) -> dict[str, int]:
+    def count_let_go(self) -> Mapping[HeldFor, int]:
         """Return how many held deliveries are held for what is over by now: the next sweep lets them go."""
-        over = case(
-            (deliveries.c.held_for == HeldFor.OPERATOR, endpoints.c.paused_at.is_(None)),
-            (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & endpoints.c.paused_at.is_(None)),
-            else_=False,
-        )
-        counted = (
-            select(deliveries.c.held_for, _NUMBER)
-            .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-            .where(deliveries.c.state == State.HELD, over)
-            .group_by(deliveries.c.held_for)
-        )
-        return {row.held_for: row.number for row in self._database.rows(counted, repeatable=True)}
+        return _by_cause(self._database.rows(_LET_GO, repeatable=True))
 
-    def most_overdue(self) -> tuple[str, timedelta] | None:
-        """Return which pending delivery is longest past its due time, and for how long; None when none is."""
-        overdue = (
-            select(deliveries.c.id, (func.now() - deliveries.c.due_at).label("overdue"))
-            .where(
-                deliveries.c.state == State.PENDING,
-                deliveries.c.sending_since.is_(None),
-                deliveries.c.due_at < func.now(),
-            )
-            .order_by(deliveries.c.due_at)
-            .limit(1)
-        )
-        rows = self._database.rows(overdue, repeatable=True)
-        return (rows[0].id, rows[0].overdue) if rows else None
+    def most_overdue(self) -> Overdue | None:
+        """Return the pending delivery that is longest past its due time; None when none is."""
+        rows = self._database.rows(_MOST_OVERDUE, repeatable=True)
+        return Overdue(rows[0].id, rows[0].overdue) if rows else None
+
+
+def _by_cause(rows: Sequence[Row[Any]]) -> Mapping[HeldFor, int]:
+    return {HeldFor(row.held_for): row.number for row in rows}

@@ -1,7 +1,8 @@
 """What can happen, a frozen value for each; what says nothing of the system itself is no fact.
 
-A fact holds no body, no secret, no URL and nothing of what a merchant's answer said (I9): whoever listens may write it
-anywhere. Its `name` is what logs and metrics call it, the thing first and what became of it behind the dot.
+A fact holds no body, no secret, no URL, and of a merchant's answer only its status and the host that it redirects to
+(I9): whoever listens may write it anywhere. Its `name` is what logs and metrics call it, the thing first and what
+became of it behind the dot.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Attempted(Fact):
-    """An attempt is over and written down. `late`: too late, so that the decision has no effect."""
+    """An attempt is over and written down. `late`: too late, so that only a 2xx still ends what waits."""
 
     name = "delivery.attempted"
     delivery_id: str

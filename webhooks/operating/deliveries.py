@@ -55,19 +55,23 @@ def replay_some(by: Operator, wanted: Wanted, *, again: bool, began: datetime) -
     return len(taken)
 
 
-def replay_event(by: Operator, event_id: str) -> EventReplay:
-    """Send an event again to all endpoints that had it, and to those that want it by now and have not had it.
+def replay_event(
+    by: Operator, event_id: str, *, endpoint_id: str | None = None, cancelled: bool = False
+) -> EventReplay:
+    """Send an event again to all endpoints that had it, and to those that want it by now and had it not yet, or to one.
 
-    What is unfinished is left alone, and so is what an operator cancelled. Raises NotPossible for an unknown event, and
-    for one whose body was pruned.
+    What is unfinished is left alone, and so is what an operator cancelled, unless `cancelled`. Raises NotPossible for
+    an unknown event, for one whose body was pruned, and for an endpoint that neither had it nor wants it.
     """
     if parts.views().event(event_id).body_bytes is None:
         raise NotPossible(f"the body of {event_id} has been pruned: it cannot be sent any more")
     with parts.act(by, f"{event_id} is being sent again", f"webhooks event show {event_id}") as act:
         replays = parts.replays().within(act)
-        had = [each.id for each in parts.views().of_event(event_id)]
-        begun = replays.route(event_id)
-        verdicts = replays.replay(had, again=True)
+        had = [each.id for each in parts.views().of_event(event_id) if endpoint_id in {None, each.endpoint_id}]
+        begun = replays.route(event_id, endpoint_id)
+        if endpoint_id and not had and not begun:
+            raise NotPossible(f"{endpoint_id} has not had {event_id}, and does not want it either")
+        verdicts = replays.replay(had, again=True, cancelled=cancelled)
         act.note_deliveries(f"replay of event {event_id}:", [*done(verdicts), *begun])
     resent = [verdict for verdict in verdicts if verdict.refused is None]
     return EventReplay(event_id, resent, begun, [verdict for verdict in verdicts if verdict.refused is not None])
