@@ -86,9 +86,33 @@ _OPTIONS = [
 ]
 
 
+_OF_A_ROTATION = [
+    secret_option,
+    generate_option,
+    click.option(
+        "--overlap",
+        type=Span(),
+        default="24h",
+        show_default=True,
+        help="How long the previous secret stays valid; or 0.",
+    ),
+    click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else."),
+    why_option,
+]
+
+
 def changing(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say what changes of an endpoint; `wish` reads them."""
-    for option in reversed(_OPTIONS):
+    return _with(_OPTIONS, command)
+
+
+def rotating(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a rotation; `rotate` does it."""
+    return _with(_OF_A_ROTATION, command)
+
+
+def _with(options: Sequence[Callable[..., Any]], command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
 from typing import Any
 
 import click
 
 from webhooks import parts
 from webhooks.cli import changing
-from webhooks.cli.changing import Span, generate_option, secret_option, why_option
+from webhooks.cli.changing import why_option
 from webhooks.cli.names import MerchantId, endpoint_argument, merchant_argument
 from webhooks.cli.output import as_json, print_json, print_table
 from webhooks.errors import NotPossible
@@ -52,25 +51,11 @@ def set_(endpoint_id: str, why: str | None, json_: bool, **options: Any) -> None
 
 @endpoint.command("rotate-secret")
 @endpoint_argument
-@secret_option
-@generate_option
-@click.option(
-    "--overlap", type=Span(), default="24h", show_default=True, help="How long the previous secret stays valid; or 0."
-)
-@click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else.")
-@why_option
+@changing.rotating
 @as_json
-def rotate_secret(
-    endpoint_id: str,
-    secret: str | None,
-    generate_secret: bool,
-    overlap: timedelta,
-    finish: bool,
-    why: str | None,
-    json_: bool,
-) -> None:
+def rotate_secret(endpoint_id: str, **options: Any) -> None:
     """Replace an endpoint's secret, as webhooks merchant rotate-secret does that of the default one."""
-    changing.rotate(endpoint_id, secret, generate_secret, overlap, finish, why, json_)
+    changing.rotate(endpoint_id, **options)
 
 
 @endpoint.command("pause")

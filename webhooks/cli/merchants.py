@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import timedelta
 from typing import Any
 
 import click
 
 from webhooks import parts
 from webhooks.cli import changing
-from webhooks.cli.changing import Span, generate_option, secret_option, why_option
+from webhooks.cli.changing import why_option
 from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, print_json, print_table
 from webhooks.ledger.endpoints import unknown
@@ -42,30 +41,16 @@ def set_(merchant_id: str, why: str | None, json_: bool, **options: Any) -> None
 
 @merchant.command("rotate-secret")
 @merchant_argument
-@secret_option
-@generate_option
-@click.option(
-    "--overlap", type=Span(), default="24h", show_default=True, help="How long the previous secret stays valid; or 0."
-)
-@click.option("--finish", is_flag=True, help="End the overlap of an earlier rotation now; nothing else.")
-@why_option
+@changing.rotating
 @as_json
-def rotate_secret(
-    merchant_id: str,
-    secret: str | None,
-    generate_secret: bool,
-    overlap: timedelta,
-    finish: bool,
-    why: str | None,
-    json_: bool,
-) -> None:
+def rotate_secret(merchant_id: str, **options: Any) -> None:
     """Replace a merchant's secret by a given one or (the default) a new one; during the overlap either verifies.
 
     Until the overlap ends, X-Webhook-Signature is made with the previous secret and X-Webhook-Signature-Next with the
     new one; from then on X-Webhook-Signature with the new one. Retries and held deliveries are signed when they are
     sent. During an overlap only --finish and --overlap 0, which replaces both secrets at once, are possible.
     """
-    changing.rotate(merchant_id, secret, generate_secret, overlap, finish, why, json_)
+    changing.rotate(merchant_id, **options)
 
 
 @merchant.command("pause")
