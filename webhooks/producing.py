@@ -67,7 +67,7 @@ def record(connection: Any, event: Mapping[str, Any]) -> str:
     """Accept an event inside the transaction that is open on `connection`, to the ledger's database.
 
     `connection` is a SQLAlchemy Connection or Session (a scoped one too), or a DB-API connection (psycopg, Django).
-    The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the delivery's id.
+    The event counts if, and only if, the caller commits; the sweep publishes it after that. Returns the event's id.
     Raises InvalidEvent, EventConflict and, for what is no connection, NotPossible; the transaction is then as it was.
     """
     return accepting().record(connection, event)

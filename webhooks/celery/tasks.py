@@ -48,7 +48,7 @@ class Deliver(Task):  # type: ignore[misc]
     ) -> AsyncResult:
         """Accept an event; its first attempt is due now, after `countdown` seconds, or at `eta`.
 
-        Returns, once the event is in the ledger, a handle whose `id` is the delivery's id. Raises InvalidEvent,
+        Returns, once the event is in the ledger, a handle whose `id` is the event's. Raises InvalidEvent,
         EventConflict, NotPossible (another option, or a wait past the delivery's age), LedgerUnavailable or
         LedgerFault, and then nothing is accepted. A broker that is away is no error: the sweep publishes later.
         """

@@ -1,1 +1,1 @@
-"""WHAT ONE PROCESS STANDS ON: parts made once, clocks, deadlines, and going on while something is away."""
+"""WHAT ONE PROCESS STANDS ON: parts made once, clocks, deadlines, one reading of a Redis URL, how it ends."""
