@@ -124,7 +124,7 @@ def test_celery_keeps_no_results() -> None:
     """Whoever asks what `delay` returned, or Celery, how the delivery went is told where that stands."""
     for result in (deliver.delay(EVENT), app.AsyncResult("evt-1")):
         for ask in ASKED:
-            with pytest.raises(NotPossible, match=r"webhooks delivery show evt-1$"):
+            with pytest.raises(NotPossible, match=r"webhooks event show evt-1$"):
                 ask(result)
         assert (result.id, str(result)) == ("evt-1", "evt-1")
 

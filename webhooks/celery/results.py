@@ -15,7 +15,7 @@ class NoResults(DisabledBackend):  # type: ignore[misc]
     def _elsewhere(self, asked: Any = None, *_: Any, **__: Any) -> NoReturn:
         delivery_id = getattr(asked, "id", asked)
         which = delivery_id if isinstance(delivery_id, str) else "ID"
-        raise NotPossible(f"Celery keeps no results; what became of a delivery says: webhooks delivery show {which}")
+        raise NotPossible(f"Celery keeps no results; what became of an event says: webhooks event show {which}")
 
     get_task_meta = get_state = get_status = get_result = get_traceback = get_children = _elsewhere
     add_pending_result = wait_for_pending = wait_for = get_many = iter_native = _elsewhere
