@@ -218,10 +218,25 @@ def test_an_answer_that_was_too_late_decides_nothing(stage: Stage) -> None:
 
 
 def test_a_2xx_that_was_too_late_is_shown_as_what_it_is(stage: Stage) -> None:
-    """The merchant has it, whoever writes it down."""
+    """The merchant has it, whoever writes it down: where that ends the delivery, it is told as its end, and once."""
     stage.sender.meanwhile = lambda: stage.ledger.take_back("evt-1")
     assert stage.attempt() == Delivered()
-    assert (stage.row.state, stage.names_told()) == (State.DELIVERED, ["delivery.attempted"])
+    attempted, finished = stage.told
+    assert isinstance(attempted, Attempted)
+    assert (stage.row.state, attempted.late) == (State.DELIVERED, True)
+    assert finished == Finished(*NAMES, State.DELIVERED, None)
+
+
+def test_a_2xx_that_came_after_the_end_ends_nothing(stage: Stage) -> None:
+    """What is final stays (I8), and nothing is told twice."""
+
+    def take_back_and_fail() -> None:
+        stage.ledger.take_back("evt-1")
+        stage.row.state, stage.row.reason = State.FAILED, Reason.CANCELLED
+
+    stage.sender.meanwhile = take_back_and_fail
+    assert stage.attempt() == Delivered()
+    assert (stage.row.state, stage.names_told()) == (State.FAILED, ["delivery.attempted"])
 
 
 def test_a_retry_that_is_near_counts_down_in_the_broker(stage: Stage) -> None:

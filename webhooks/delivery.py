@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed, Written
 from webhooks.observing import facts
 from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
@@ -78,13 +78,13 @@ class Courier:
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
         report = self._tell_gate(delivery, admission, attempt.outcome)
-        ours = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
-        self._tell(delivery, attempt, decision, late=not ours)
+        written = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
+        self._tell(delivery, attempt, decision, written)
         self.release.next_of(delivery.endpoint_id, report.slots)
-        if retry and ours:
+        if retry and written is Written.IN_TIME:
             self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
-        return decision if ours or isinstance(decision, Delivered) else SetAside(None)
+        return decision if written is Written.IN_TIME or isinstance(decision, Delivered) else SetAside(None)
 
     def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
         """Hold what the gate holds: a row that nobody touches, and no message."""
@@ -152,7 +152,7 @@ class Courier:
 
     def _write_down(
         self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
-    ) -> bool:
+    ) -> Written:
         """Record the attempt, however long the ledger is away: what was answered must not be sent again for nothing.
 
         Raises LedgerUnavailable when the process is told to stop meanwhile, and LedgerFault for what waiting does not
@@ -182,10 +182,10 @@ class Courier:
             self.observers.tell(facts.BreakerClosed(delivery.merchant_id, delivery.endpoint_id))
         return report
 
-    def _tell(self, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> None:
-        """Say what an attempt came to; one that was too late finishes nothing."""
-        self.observers.tell(facts.Attempted.of(delivery, attempt, decision, late=late))
-        if not late and not isinstance(decision, RetryAt):
+    def _tell(self, delivery: Delivery, attempt: Attempt, decision: Decision, written: Written) -> None:
+        """Say what an attempt came to; one that was too late finishes nothing, unless its 2xx was the last word."""
+        self.observers.tell(facts.Attempted.of(delivery, attempt, decision, late=written is not Written.IN_TIME))
+        if written is not Written.LATE and not isinstance(decision, RetryAt):
             self.observers.tell(facts.Finished.of(delivery, decision))
 
     def _near(self, decision: Decision, now: datetime) -> RetryAt | None:

@@ -194,6 +194,14 @@ class Attempt:
     probe: bool = False
 
 
+class Written(StrEnum):
+    """What it came to that an attempt was written down."""
+
+    IN_TIME = "in time"  # it counts, and what follows from it
+    LATE = "late"  # somebody else has the delivery, or it has ended: what was unknown of the attempt is filled in
+    LAST = "late, and last"  # as late, but its 2xx has ended what still waited
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where events of a merchant go, without secrets.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed, Written
 from webhooks.policy.breaker import Effect
 from webhooks.policy.decisions import Budgets, Decision
 
@@ -27,11 +27,13 @@ class Ledger(Protocol):
     def end_removed(self, message: Message) -> bool:
         """End as cancelled what goes to an endpoint that was removed. Returns whether it was this turn's to end."""
 
-    def finish(self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool) -> bool:
+    def finish(
+        self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
+    ) -> Written:
         """Write down an attempt and what follows from it; `queued`: its retry's message is published right away.
 
-        The same again changes nothing. Returns False where it came too late: what is final stays (I8), what is unknown
-        of the attempt is filled in, and a 2xx ends what still waits.
+        The same again changes nothing. Where it came too late what is final stays (I8), what is unknown of the attempt
+        is filled in, and a 2xx ends what still waits.
         """
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contracts.benches import LedgerBench, Standing
-from webhooks.model import Attempt, Delivery, HeldFor, Ladder, Message, Outcome, Reason, State, Unclaimed
+from webhooks.model import Attempt, Delivery, HeldFor, Ladder, Message, Outcome, Reason, State, Unclaimed, Written
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
 
 AN_HOUR = timedelta(hours=1)
@@ -28,7 +28,7 @@ def claim(bench: LedgerBench, message: Message) -> Delivery:
 
 def finish(
     bench: LedgerBench, delivery: Delivery, outcome: Outcome, decision: Decision, *, queued: bool = False
-) -> bool:
+) -> Written:
     """Write down an attempt that was charged to the fast ladder."""
     attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome, ladder=Ladder.FAST)
     spent = Budgets(delivery.money, delivery.expires_at, fast_spent=delivery.fast_spent + 1)
@@ -61,7 +61,7 @@ def test_a_message_is_good_for_one_claim(ledger_bench: LedgerBench) -> None:
     """Every copy is stale from then on, also once the attempt is over: it claims, holds and unqueues nothing (I3)."""
     message = ledger_bench.accept()
     delivery = claim(ledger_bench, message)
-    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery), queued=True)
+    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery), queued=True) is Written.IN_TIME
     before = ledger_bench.stands()
     assert ledger_bench.ledger.claim(message) is Unclaimed.STALE
     assert not ledger_bench.ledger.hold(message, HeldFor.BREAKER)
@@ -121,7 +121,7 @@ def test_a_message_that_comes_too_early_goes(ledger_bench: LedgerBench) -> None:
     """Some worker's clock is ahead: the sweep publishes another one in time."""
     message = ledger_bench.accept()
     delivery = claim(ledger_bench, message)
-    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery, AN_HOUR), queued=True)
+    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery, AN_HOUR), queued=True) is Written.IN_TIME
     assert ledger_bench.stands().queued
     assert ledger_bench.ledger.claim(next_message(ledger_bench, message)) is Unclaimed.STALE
     stands = ledger_bench.stands()
@@ -148,7 +148,9 @@ def test_a_retry_waits_with_or_without_a_message(ledger_bench: LedgerBench, queu
     """Its turn is that of the claim, its due time the decision's, its budget what was spent."""
     message = ledger_bench.accept()
     delivery = claim(ledger_bench, message)
-    assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery, AN_HOUR), queued=queued)
+    assert (
+        finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery, AN_HOUR), queued=queued) is Written.IN_TIME
+    )
     stands = ledger_bench.stands()
     assert 3590 <= stands.due_in <= 3600
     waits = Standing(State.PENDING, turn=delivery.turn, number=1, queued=queued, fast_spent=1, due_in=stands.due_in)
@@ -165,7 +167,7 @@ def test_what_is_final_stays(
     """No message of whichever turn, no late worker and no fault changes it (I8)."""
     message = ledger_bench.accept()
     delivery = claim(ledger_bench, message)
-    assert finish(ledger_bench, delivery, outcome, decision)
+    assert finish(ledger_bench, delivery, outcome, decision) is Written.IN_TIME
     final = Standing(state, turn=delivery.turn, number=1, reason=reason, fast_spent=1)
     assert (ledger_bench.stands(), ledger_bench.outcomes()) == (final, [outcome])
     for stale in (message, next_message(ledger_bench, message)):
@@ -180,7 +182,7 @@ def test_the_same_finish_again_changes_nothing(ledger_bench: LedgerBench) -> Non
     """Its first answer may have been lost: it is recognised, and nothing is charged twice."""
     delivery = claim(ledger_bench, ledger_bench.accept())
     for _ in range(2):
-        assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery))
+        assert finish(ledger_bench, delivery, Outcome.UNAVAILABLE, retry(delivery)) is Written.IN_TIME
     assert (ledger_bench.stands().fast_spent, ledger_bench.outcomes()) == (1, [Outcome.UNAVAILABLE])
 
 
@@ -191,7 +193,7 @@ def test_who_comes_too_late_decides_nothing(ledger_bench: LedgerBench) -> None:
     before = ledger_bench.stands()
     assert (before.turn, before.number, before.sending, before.queued) == (delivery.turn + 1, 1, False, False)
     assert ledger_bench.outcomes() == [Outcome.UNKNOWN]
-    assert not finish(ledger_bench, delivery, Outcome.REJECTED, Failed(Reason.REJECTED))
+    assert finish(ledger_bench, delivery, Outcome.REJECTED, Failed(Reason.REJECTED)) is Written.LATE
     assert (ledger_bench.stands(), ledger_bench.outcomes()) == (before, [Outcome.REJECTED])
 
 
@@ -201,9 +203,9 @@ def test_who_comes_too_late_leaves_his_successor_alone(ledger_bench: LedgerBench
     first = claim(ledger_bench, message)
     ledger_bench.take_back()
     second = claim(ledger_bench, next_message(ledger_bench, message))
-    assert not finish(ledger_bench, first, Outcome.UNAVAILABLE, retry(first))
+    assert finish(ledger_bench, first, Outcome.UNAVAILABLE, retry(first)) is Written.LATE
     assert (ledger_bench.stands().sending, ledger_bench.stands().turn) == (True, second.turn)
-    assert finish(ledger_bench, second, Outcome.DELIVERED, Delivered())
+    assert finish(ledger_bench, second, Outcome.DELIVERED, Delivered()) is Written.IN_TIME
     assert ledger_bench.stands().state is State.DELIVERED
     assert ledger_bench.outcomes() == [Outcome.UNAVAILABLE, Outcome.DELIVERED]
 
@@ -214,7 +216,7 @@ def test_a_late_2xx_ends_what_waits(ledger_bench: LedgerBench) -> None:
     delivery = claim(ledger_bench, message)
     ledger_bench.take_back()
     live = next_message(ledger_bench, message)
-    assert not finish(ledger_bench, delivery, Outcome.DELIVERED, Delivered())
+    assert finish(ledger_bench, delivery, Outcome.DELIVERED, Delivered()) is Written.LAST
     stands = ledger_bench.stands()
     assert (stands.state, stands.held_for, stands.queued) == (State.DELIVERED, None, False)
     assert ledger_bench.ledger.claim(live) is Unclaimed.STALE
@@ -226,8 +228,8 @@ def test_a_late_2xx_is_not_undone_by_the_successor(ledger_bench: LedgerBench) ->
     first = claim(ledger_bench, message)
     ledger_bench.take_back()
     second = claim(ledger_bench, next_message(ledger_bench, message))
-    assert not finish(ledger_bench, first, Outcome.DELIVERED, Delivered())
-    assert not finish(ledger_bench, second, Outcome.REJECTED, Failed(Reason.REJECTED))
+    assert finish(ledger_bench, first, Outcome.DELIVERED, Delivered()) is Written.LAST
+    assert finish(ledger_bench, second, Outcome.REJECTED, Failed(Reason.REJECTED)) is Written.LATE
     assert ledger_bench.stands().state is State.DELIVERED
     assert ledger_bench.outcomes() == [Outcome.DELIVERED, Outcome.REJECTED]
 
@@ -238,11 +240,11 @@ def test_a_late_2xx_leaves_what_was_sent_again_by_hand(ledger_bench: LedgerBench
     first = claim(ledger_bench, message)
     ledger_bench.take_back()
     second = claim(ledger_bench, next_message(ledger_bench, message))
-    assert finish(ledger_bench, second, Outcome.REJECTED, Failed(Reason.REJECTED))
+    assert finish(ledger_bench, second, Outcome.REJECTED, Failed(Reason.REJECTED)) is Written.IN_TIME
     ledger_bench.replay()
     before = ledger_bench.stands()
     assert (before.state, before.held_for, before.fast_spent) == (State.HELD, HeldFor.REPLAY, 0)
-    assert not finish(ledger_bench, first, Outcome.DELIVERED, Delivered())
+    assert finish(ledger_bench, first, Outcome.DELIVERED, Delivered()) is Written.LATE
     assert (ledger_bench.stands(), ledger_bench.outcomes()) == (before, [Outcome.DELIVERED, Outcome.REJECTED])
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.trouble import Trouble
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Reason, State, Unclaimed, event_of
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Reason, State, Unclaimed, Written, event_of
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed, RetryAt
 
 EARLY = timedelta(seconds=0.2)  # so much too early is in time: clocks differ
@@ -104,12 +104,14 @@ class FakeLedger:
         row.state, row.reason, row.queued = State.FAILED, Reason.CANCELLED, False
         return True
 
-    def finish(self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool) -> bool:
+    def finish(
+        self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
+    ) -> Written:
         """As Ledger.finish."""
         self.trouble.meet("finish")
         row = self._of_this_attempt(delivery.id, delivery.turn)
         if row is None:
-            return self._is_written(delivery, attempt) or self._finish_late(delivery, attempt)
+            return Written.IN_TIME if self._is_written(delivery, attempt) else self._finish_late(delivery, attempt)
         row.attempts[attempt.number] = attempt
         row.sending_since, row.spent = None, spent
         match decision:
@@ -120,7 +122,7 @@ class FakeLedger:
             case RetryAt(due_at=due_at):
                 row.due_at = due_at
         row.queued = queued
-        return True
+        return Written.IN_TIME
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:
         """As Ledger.hand_back."""
@@ -172,7 +174,7 @@ class FakeLedger:
         written = row.attempts.get(attempt.number)
         return row.turn == delivery.turn and written is not None and written.outcome is not Outcome.UNKNOWN
 
-    def _finish_late(self, delivery: Delivery, attempt: Attempt) -> bool:
+    def _finish_late(self, delivery: Delivery, attempt: Attempt) -> Written:
         row = self.rows[delivery.id]
         written = row.attempts.get(attempt.number)
         if written is None or written.outcome is Outcome.UNKNOWN:
@@ -181,7 +183,8 @@ class FakeLedger:
         if attempt.outcome is Outcome.DELIVERED and waits:
             row.move_on()
             row.state, row.held_for, row.sending_since, row.queued = State.DELIVERED, None, None, False
-        return False
+            return Written.LAST
+        return Written.LATE
 
     def _delivery(self, row: Row, started_at: datetime) -> Delivery:
         return Delivery(

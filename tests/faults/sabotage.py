@@ -30,7 +30,7 @@ from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
 from webhooks.ledger.tables import claims, deliveries, events
-from webhooks.model import Delivery, Message, Outcome, State, Unclaimed, event_of
+from webhooks.model import Delivery, Message, Outcome, State, Unclaimed, Written, event_of
 from webhooks.operating import endpoints as operating
 from webhooks.policy.answers import meaning
 from webhooks.sweep import Sweep
@@ -64,11 +64,11 @@ def acks_early() -> None:
 def answers_are_forgotten() -> None:
     """An answer that cannot be written down at once is not written down at all."""
 
-    def give_up(self: Courier, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> bool:
+    def give_up(self: Courier, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> Written:
         try:
             return self.ledger.finish(delivery, attempt, decision, spent, queued=queued)
         except LedgerUnavailable:
-            return False
+            return Written.LATE
 
     Courier._write_down = give_up  # type: ignore[method-assign]
 
@@ -77,9 +77,9 @@ def late_results_win() -> None:
     """A worker whose lease has run out overwrites what was decided meanwhile."""
     finish = Ledger.finish
 
-    def overwrite(self: Ledger, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> bool:
+    def overwrite(self: Ledger, delivery: Any, attempt: Any, decision: Any, spent: Any, *, queued: bool) -> Written:
         ours = finish(self, delivery, attempt, decision, spent, queued=queued)
-        if not ours:
+        if ours is not Written.IN_TIME:
             after = transitions.after(decision, recover_after=self._recover_after if queued else timedelta())
             changes = {"state": after["the_state"], "reason": after["the_reason"], "sweep_at": after["the_sweep_at"]}
             changes["finished_at"] = func.now() if after["the_final"] else None
@@ -249,7 +249,7 @@ def claims_are_kept() -> None:
     """An attempt that was written down stays claimed."""
     finish = Ledger.finish
 
-    def finish_and_claim(self: Ledger, delivery: Any, *args: Any, **options: Any) -> bool:
+    def finish_and_claim(self: Ledger, delivery: Any, *args: Any, **options: Any) -> Written:
         ours = finish(self, delivery, *args, **options)
         kept = insert(claims).values(delivery_id=delivery.id, name=uuid4(), ends_at=func.now() + timedelta(hours=1))
         self.database.rows(kept.on_conflict_do_nothing().returning(claims.c.name))

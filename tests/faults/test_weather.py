@@ -25,7 +25,7 @@ from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
 from webhooks.gate.values import MayProbe, MayRelease
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.ledger import Ledger
-from webhooks.model import Changes, State
+from webhooks.model import Changes, State, Written
 
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
 
@@ -151,7 +151,7 @@ def test_a_result_that_came_too_late_decides_nothing(system: System, monkeypatch
     """Its decision had no effect, and is not shown as if it had."""
     system.merchant("acme").answers(404)
     message = courier.accept({**EVENT, "id": "evt-1", "type": "kyc.status_changed"})
-    monkeypatch.setattr(Ledger, "finish", lambda *_given, **_more: False)
+    monkeypatch.setattr(Ledger, "finish", lambda *_given, **_more: Written.LATE)
     assert courier.attempt(message) == SetAside(None)
 
 

@@ -17,7 +17,7 @@ from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
-from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome
+from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome, Written
 from webhooks.policy.decisions import Budgets, Decision
 
 RECOVER_AFTER = timedelta(seconds=30)
@@ -69,7 +69,7 @@ class Books:
         """Write down an attempt of a delivery."""
         spent = Budgets(delivery.money, delivery.expires_at, delivery.fast_spent, delivery.slow_spent)
         attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome)
-        return self.ledger.finish(delivery, attempt, decision, spent, queued=False)
+        return self.ledger.finish(delivery, attempt, decision, spent, queued=False) is Written.IN_TIME
 
     def sql(self, statement: str, **values: object) -> Sequence[Any]:
         """Run a statement."""

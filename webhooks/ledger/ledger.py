@@ -15,7 +15,7 @@ from webhooks.ledger import statements
 from webhooks.ledger.database import Database
 from webhooks.ledger.recording import Recording
 from webhooks.ledger.transitions import after
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Unclaimed, event_of
+from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Unclaimed, Written, event_of
 from webhooks.policy.decisions import Budgets, Decision
 
 
@@ -114,12 +114,14 @@ class Ledger(Recording):
         values = {**_turn_of(message), "the_held_for": held_for}
         return bool(self.database.rows(statements.HOLD, values, repeatable=True))
 
-    def finish(self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool) -> bool:
+    def finish(
+        self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
+    ) -> Written:
         """Write down an attempt and what follows from it, in one statement.
 
-        `queued` says that the caller publishes the message of a retry right away. Returns False when the lease had run
-        out and somebody else took over: then only what is still unknown of this attempt is filled in, and what is final
-        stays (I8).
+        `queued` says that the caller publishes the message of a retry right away. It is late when the lease had run out
+        and somebody else took over: then only what is still unknown of this attempt is filled in, and what is final
+        stays (I8); but a 2xx ends what still waits.
         """
         values = {
             "the_id": delivery.id,
@@ -132,19 +134,20 @@ class Ledger(Recording):
             **_values_of(attempt),
         }
         if self.database.rows(statements.FINISH, values, repeatable=True):
-            return True
+            return Written.IN_TIME
         written = {name: values[name] for name in ("the_id", "the_turn", "the_number", "the_started_at")}
         if self.database.rows(statements.WRITTEN, written, repeatable=True):
-            return True  # by this statement, when its answer was lost
+            return Written.IN_TIME  # by this statement, when its answer was lost
         return self._finish_late(delivery, attempt)
 
-    def _finish_late(self, delivery: Delivery, attempt: Attempt) -> bool:
+    def _finish_late(self, delivery: Delivery, attempt: Attempt) -> Written:
         late = {**_values_of(attempt), "the_id": delivery.id, "the_ladder": None}  # it came too late to be charged
         with self.database.transaction() as both:
             both.rows(statements.FINISH_LATE, late)
-            if attempt.outcome is Outcome.DELIVERED:
-                both.rows(statements.DELIVER_LATE, {"the_id": delivery.id, "the_expires_at": delivery.expires_at})
-        return False
+            if attempt.outcome is not Outcome.DELIVERED:
+                return Written.LATE
+            ended = both.rows(statements.DELIVER_LATE, {"the_id": delivery.id, "the_expires_at": delivery.expires_at})
+        return Written.LAST if ended else Written.LATE
 
     def hand_back(self, delivery_id: str, turn: int, wait: timedelta) -> None:
         """Undo a claim that led to no POST: a fault of ours spends nothing (I10). It is tried again after `wait`."""

@@ -189,8 +189,10 @@ FINISH_LATE = (
 
 # The merchant has it: another attempt would be a second copy for nothing. But where an operator wants a second copy,
 # that stays: a replay gives a fresh age, and nothing else does.
-DELIVER_LATE = transitions.delivered_late().of(
-    deliveries.c.id == the("id"), deliveries.c.expires_at == the("expires_at")
+DELIVER_LATE = (
+    transitions.delivered_late()
+    .of(deliveries.c.id == the("id"), deliveries.c.expires_at == the("expires_at"))
+    .returning(deliveries.c.id)
 )
 
 END_REMOVED = (
