@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
+import psycopg2
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -36,6 +39,7 @@ down_revision = "{head}"
 def upgrade():
     op.execute("SELECT pg_sleep(0.2)")
     with op.get_context().autocommit_block():
+        op.execute("SELECT pg_sleep(0.2)")
         op.create_index("of_a_large_table", "deliveries", ["type"], postgresql_concurrently=True, if_not_exists=True)
 """
 
@@ -112,3 +116,14 @@ def test_a_lock_that_an_upgrade_cannot_get_is_one_line(system: System, monkeypat
         somebody.rows(text("LOCK TABLE deliveries IN ACCESS SHARE MODE"))
         assert "run webhooks db upgrade again" in refused("db", "upgrade")
     assert done("db", "upgrade")["before"] == "0001"
+
+
+def test_an_upgrade_lets_everybody_through_and_tries_again(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody queues behind it for longer than it waits for a lock; once that is free, it goes on by itself."""
+    monkeypatch.setattr(schema, "_OF_EACH_STEP", "SET LOCAL lock_timeout = '50ms'")
+    start_over(system, "0001")
+    with psycopg2.connect(system.environment["WEBHOOKS_DATABASE_URL"]) as somebody:
+        somebody.cursor().execute("LOCK TABLE deliveries IN ACCESS SHARE MODE")
+        between = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: somebody.rollback())
+        monkeypatch.setattr(schema, "time", between)
+        assert done("db", "upgrade")["before"] == "0001"

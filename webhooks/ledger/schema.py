@@ -11,9 +11,10 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
+from webhooks.ledger.connecting import is_busy
 from webhooks.ledger.database import Database, named, unlimited
 from webhooks.observing.facts import LedgerNewer
 from webhooks.observing.observers import NOBODY, Observers
@@ -21,12 +22,18 @@ from webhooks.observing.observers import NOBODY, Observers
 _UPGRADING = 0x57480001  # two upgrades at once take turns
 _ALONE = "SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_try_advisory_xact_lock"
 _LONGEST_TURN_S, _BETWEEN_TRIES_S = 60.0, 0.2
+_TRIES = 5  # for a lock
 _BUSY = (
     "the tables cannot be changed now: another session holds a lock on them, or another upgrade is at work; "
     "what was done so far stands: run webhooks db upgrade again when that has ended"
 )
-# However long a step takes on a large table; but it must not queue behind somebody's lock, with everybody behind it.
-_OF_EACH_STEP = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'"
+# However long a step takes on a large table; but it must not queue behind somebody's lock, with everybody behind it: a
+# producer waits 5 s. So it lets everybody through, and tries again.
+_OF_EACH_STEP = (
+    "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '2s'"
+)
+# Outside of a transaction, where an index is built: it waits for those who were there before, and nobody for it.
+_OUTSIDE = "SET statement_timeout = 0; SET lock_timeout = 0"
 
 
 def upgrade(database: Database) -> tuple[str | None, str]:
@@ -47,8 +54,7 @@ def upgrade(database: Database) -> tuple[str | None, str]:
             if _is_newer(before, config):
                 return before, before or ""
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
+            _lead_to_head(config, connection)
     except SQLAlchemyError as error:
         raise _in_words(named(error)) from error
     return before, _head(config)
@@ -73,8 +79,27 @@ def _taking_turns(database: Database) -> Iterator[None]:
         connection.rollback()
 
 
+def _lead_to_head(config: Config, connection: Connection) -> None:
+    """Run what is missing, some times over where a lock can't be had: a revision that has ended stands."""
+    try:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                command.upgrade(config, "head")
+                connection.commit()
+            except DBAPIError as error:
+                if not tries_left or not is_busy(getattr(error.orig, "pgcode", None)):
+                    raise
+                connection.rollback()
+                time.sleep(_BETWEEN_TRIES_S)
+            else:
+                return
+    finally:
+        connection.invalidate()  # nobody else gets it, with its limits off
+
+
 def _lift_limits(connection: Connection) -> None:
-    connection.exec_driver_sql(_OF_EACH_STEP)
+    outside = connection.connection.dbapi_connection.autocommit  # type: ignore[union-attr]
+    connection.exec_driver_sql(_OUTSIDE if outside else _OF_EACH_STEP)
 
 
 def _in_words(fault: LedgerUnavailable | LedgerFault) -> LedgerUnavailable | LedgerFault:

@@ -17,8 +17,10 @@ def upgrade() -> None:
     """Demand it, and drop the columns that have moved."""
     with op.get_context().autocommit_block():
         for column in ("event_id", "endpoint_id"):
-            op.execute(f"ALTER TABLE deliveries DROP CONSTRAINT IF EXISTS has_{column}")
-            op.execute(f"ALTER TABLE deliveries ADD CONSTRAINT has_{column} CHECK ({column} IS NOT NULL) NOT VALID")
+            op.execute(
+                f"SET LOCAL lock_timeout = '2s'; ALTER TABLE deliveries DROP CONSTRAINT IF EXISTS has_{column}, "
+                f"ADD CONSTRAINT has_{column} CHECK ({column} IS NOT NULL) NOT VALID"
+            )
             op.execute(f"ALTER TABLE deliveries VALIDATE CONSTRAINT has_{column}")  # while others read and write
     for column in ("event_id", "endpoint_id"):
         op.alter_column("deliveries", column, nullable=False)  # the constraint says so already: nothing is read
