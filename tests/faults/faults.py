@@ -112,7 +112,7 @@ class Faults:
     def worker_frozen(self) -> None:
         """SIGSTOP of a worker in mid-POST until long after its leases, then SIGCONT: its results come late."""
         program = self._theatre.programs[self._dice.choice(DELIVERERS)]
-        self._wait_for_a_post()
+        self._wait_for_a_post(at_least=3)  # so that hardly ever all are the other worker's
         program.send(Signals.SIGSTOP)
         self.rest(11, 13)
         program.send(Signals.SIGCONT)
@@ -259,9 +259,10 @@ class Faults:
     def _held_by_workers(self) -> list[bytes]:
         return [json.dumps(json.loads(kept)[0]).encode() for kept in self._redis_does("HVALS", "unacked")]
 
-    def _wait_for_a_post(self) -> None:
+    def _wait_for_a_post(self, at_least: int = 1) -> None:
+        book = self._theatre.cast.book
         with contextlib.suppress(Exception):  # with the broker or the ledger just back, there may be none for a while
-            wait_until(self._theatre.cast.book.in_mid_post, "a POST is under way", timeout=10)
+            wait_until(lambda: len(book.in_mid_post()) >= at_least, "a POST is under way", timeout=10)
 
     def _look_for_messages(self) -> None:
         """Note whether the deliveries in mid-POST still have their message on the broker (late acknowledgement)."""
