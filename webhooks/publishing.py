@@ -43,7 +43,7 @@ class Publisher:
     def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> None:
         """Publish several by one connection; those that the broker does not have, the sweep will publish."""
         if messages:
-            self._published(messages, wait, self._connected())
+            self._published(messages, wait, self._connected() if len(messages) > 1 else nullcontext(self._send))
 
     def _published(self, messages: Sequence[Message], wait: timedelta, way: AbstractContextManager[Send]) -> bool:
         published = 0
