@@ -33,7 +33,7 @@ class HeldFor(StrEnum):
     ADDRESS = "address"
     BREAKER = "breaker"
     LANE = "lane"
-    OPERATOR = "operator"  # its merchant is paused by hand
+    OPERATOR = "operator"  # its endpoint is paused by hand
     REPLAY = "replay"  # to be sent again, paced like any release
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.system import SECRET, System
-from webhooks import app, deliver, record
+from webhooks import app, deliver, parts, record
 from webhooks.errors import EventConflict, InvalidEvent, LedgerUnavailable, NotPossible
 from webhooks.model import State
 from webhooks.signing import verify
@@ -172,3 +172,19 @@ def test_broker_lost_under_a_running_worker(system: System) -> None:
     system.servers.redis.start()
     system.wait_for_count(State.DELIVERED, 50, timeout=60)
     assert sorted(str(request.webhook_id) for request in merchant.requests) == sorted(ids)
+
+
+@pytest.mark.usefixtures("system")
+def test_a_known_identity_by_name_asks_for_nothing_and_anothers_is_refused() -> None:
+    """Pasted from Flower, of whichever endpoint: nothing new. Under another merchant or type it is another event."""
+    accepting = parts.accepting()
+    accepting.accept(EVENT)
+    identity = {name: EVENT[name] for name in ("id", "merchant_id", "type")}
+    accepting.accept_by_name(identity, "message")
+    accepting.accept_by_name({**identity, "id": f"{EVENT['id']}~ep_books"}, "message")
+    for other in ({"merchant_id": "other"}, {"type": "refund.completed"}):
+        with pytest.raises(EventConflict):
+            accepting.accept_by_name({**identity, **other}, "message")
+    with pytest.raises(InvalidEvent):
+        accepting.accept_by_name({**identity, "id": 5}, "message")
+    assert [row.id for row in parts.views().of_event(EVENT["id"])] == [EVENT["id"]]

@@ -11,6 +11,7 @@ from webhooks.accepting import batches, reading
 from webhooks.accepting.ports import Ledger, Publisher
 from webhooks.accepting.reading import Event
 from webhooks.errors import NotPossible
+from webhooks.model import event_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ class Accepting:
         """Whether somebody named a recorded delivery by hand: that asks for nothing new."""
         if not isinstance(given, dict) or given.keys() != reading.IDENTITY:
             return False
-        return self.ledger.is_recorded(reading.read(given).id)
+        named = given["id"]
+        event = reading.read({**given, "id": event_of(named)} if isinstance(named, str) else given)
+        return self.ledger.is_of(event.id, event.merchant_id, event.type)
 
     def record(self, connection: Any, given: object) -> str:
         """Accept an event in the transaction that is open on `connection`, if it commits; see `webhooks.record`."""

@@ -19,8 +19,8 @@ class Ledger(Protocol):
         There is none for an event that is known. Raises EventConflict.
         """
 
-    def is_recorded(self, delivery_id: str) -> bool:
-        """Whether a delivery of this id was ever accepted."""
+    def is_of(self, event_id: str, merchant_id: str, event_type: str) -> bool:
+        """Whether an event of this id was ever accepted, of this merchant and type."""
 
 
 class Publisher(Protocol):

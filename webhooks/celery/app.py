@@ -91,7 +91,7 @@ def _queue(name: str) -> Any:
 def _recommended() -> dict[str, Any]:
     return {
         "worker_pool": "threads",  # the work is waiting for sockets
-        "worker_concurrency": 40,  # several lanes: no one merchant can take every thread
+        "worker_concurrency": 40,  # several lanes: no one endpoint can take every thread
         "worker_prefetch_multiplier": 1,
         "broker_pool_limit": 20,
         "worker_redirect_stdouts": False,

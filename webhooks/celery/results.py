@@ -13,8 +13,8 @@ class NoResults(DisabledBackend):  # type: ignore[misc]
     """Answers whoever asks `.state`, `.result` or `.get()` of what `delay` returned with one line that says where."""
 
     def _elsewhere(self, asked: Any = None, *_: Any, **__: Any) -> NoReturn:
-        delivery_id = getattr(asked, "id", asked)
-        which = delivery_id if isinstance(delivery_id, str) else "ID"
+        event_id = getattr(asked, "id", asked)
+        which = event_id if isinstance(event_id, str) else "ID"
         raise NotPossible(f"Celery keeps no results; what became of an event says: webhooks event show {which}")
 
     get_task_meta = get_state = get_status = get_result = get_traceback = get_children = _elsewhere

@@ -51,6 +51,11 @@ class Ledger(Recording):
         with self.database.within(self._patience):
             self.database.rows(statements.UNQUEUE_ALL, statements.turns_of(messages), repeatable=True)
 
+    def is_of(self, event_id: str, merchant_id: str, event_type: str) -> bool:
+        """Whether an event of this id was ever accepted, of this merchant and type."""
+        values = {"the_id": event_id, "the_merchant_id": merchant_id, "the_type": event_type}
+        return bool(self.database.rows(statements.IS_OF, values, repeatable=True))
+
     def is_recorded(self, delivery_id: str) -> bool:
         """Whether the event of this delivery was ever accepted."""
         return bool(self.database.rows(statements.IS_KNOWN, {"the_event_id": event_of(delivery_id)}, repeatable=True))

@@ -203,3 +203,6 @@ END_REMOVED = (
 
 # Whether an event was ever accepted.
 IS_KNOWN = select(events.c.id).where(events.c.id == the("event_id"))
+
+# Whether it was this merchant's, of this type.
+IS_OF = select(events.c.id).where(*(events.c[name] == the(name) for name in ("id", "merchant_id", "type")))
