@@ -16,11 +16,22 @@ class TlsFront:
     def __init__(self, target: int, context: ssl.SSLContext) -> None:
         self._target = target
         self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
         self._loop = asyncio.new_event_loop()
-        start = asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context, limit=1 << 20)
+        start = asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context, limit=1 << 20)
         self._server = self._loop.run_until_complete(start)
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._thread = threading.Thread(target=self._loop.run_forever, name="tls", daemon=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection, unless its handshake has ended after everything else."""
+        if self._ended:
+            writer.transport.abort()
+            return
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -39,9 +50,12 @@ class TlsFront:
         self._loop.close()
 
     async def _end(self) -> None:
+        self._ended = True
         self._server.close()
         for writer in self._open:
             writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()  # also one that was about to reach the server behind
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
