@@ -62,7 +62,7 @@ class Courier:
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
         admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
-        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.lane)
+        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
         asked_at = self.time.monotonic()
@@ -106,7 +106,7 @@ class Courier:
         try:
             return self.ledger.claim(message)
         except Exception:  # whatever it is, the lease must not stand for it
-            self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.lane)
+            self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.limits)
             raise
 
     def _in_time(self, delivery: Delivery, admission: Admitted, admitted_by: float) -> None:
@@ -116,11 +116,11 @@ class Courier:
             raise LedgerBusy("the ledger is busy: the claim took too long, and was handed back")
 
     def _hand_back(self, delivery: Delivery, admission: Admitted, wait: timedelta) -> None:
-        self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.lane)
+        self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.limits)
         self.ledger.hand_back(delivery.id, delivery.turn, wait)
 
     def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
-        self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.lane)
+        self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.limits)
         match why:
             case Unclaimed.NO_ADDRESS:
                 return self._hold(message, HeldFor.ADDRESS)
@@ -147,7 +147,7 @@ class Courier:
             self._hand_back(delivery, admission, AFTER_OUR_FAULT)
             raise
         except Exception:
-            self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.lane)
+            self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.limits)
             raise
 
     def _write_down(
@@ -175,7 +175,7 @@ class Courier:
 
         Where the endpoint has held deliveries, the report says how many may go next.
         """
-        report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.lane)
+        report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.limits)
         if report.opened:
             self.observers.tell(facts.BreakerOpened(delivery.merchant_id, delivery.endpoint_id))
         if report.closed:
@@ -196,7 +196,7 @@ class Courier:
 
     def _reschedule(self, delivery: Delivery, retry: RetryAt, now: datetime) -> None:
         message = Message(
-            delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now, lane=delivery.lane
+            delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now, limits=delivery.limits
         )
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 

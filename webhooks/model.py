@@ -103,12 +103,27 @@ ENDPOINT = "ep_"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What an endpoint asks for itself; None where it asks for nothing.
+
+    `lane` is how many of its deliveries may be in flight at once, `rate` how many attempts it gets in a second.
+    """
+
+    lane: int | None = None
+    rate: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """What a Celery message says: look at this delivery now.
 
     `turn` tells a stale message from a live one. `queued_at` is when it was published, by the ledger's clock. `slot` is
     the gate's permission to pass although the endpoint's other deliveries are held: the message carries a probe or a
-    release. `lane` is the endpoint's own, where it has one.
+    release. `limits` are the endpoint's own. `slow`: it travels in the queue of the slow endpoints. `may_wait`: first
+    tries of others go before it.
     """
 
     id: str
@@ -117,7 +132,9 @@ class Message:
     turn: int
     queued_at: datetime
     slot: str | None = None
-    lane: int | None = None
+    limits: Limits = NO_LIMITS
+    slow: bool = False
+    may_wait: bool = False
 
     @property
     def endpoint_id(self) -> str:
@@ -144,7 +161,7 @@ def endpoint_of(delivery_id: str, merchant_id: str) -> str:
 class Delivery:
     """A delivery that this worker has claimed for one attempt. `number` counts its attempts from 1.
 
-    `headers` are the endpoint's own, name to value, which may be secret; `lane` is its lane, where it has one.
+    `headers` are the endpoint's own, name to value, which may be secret; `limits` are its own, too.
     """
 
     id: str
@@ -166,7 +183,7 @@ class Delivery:
     previous_secret: str | None = field(default=None, repr=False)  # only while it is still valid
     standard_headers: bool = False
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    lane: int | None = None
+    limits: Limits = NO_LIMITS
 
 
 class Unclaimed(StrEnum):

@@ -7,7 +7,19 @@ from datetime import timedelta
 from typing import Protocol
 
 from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed, Written
+from webhooks.model import (
+    NO_LIMITS,
+    Answer,
+    Attempt,
+    Delivery,
+    HeldFor,
+    Limits,
+    Message,
+    Refusal,
+    Silence,
+    Unclaimed,
+    Written,
+)
 from webhooks.policy.breaker import Effect
 from webhooks.policy.decisions import Budgets, Decision
 
@@ -50,11 +62,11 @@ class Gate(Protocol):
     """What all workers must agree on now. It raises nothing: where it is away, every delivery may pass."""
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
     ) -> Admitted | Held | Busy:
-        """Ask whether an attempt may start now; if so, the delivery is leased. `lane`: the endpoint's own, if any."""
+        """Ask whether an attempt may start now; if so, the delivery is leased. `limits`: the endpoint's own."""
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
         """Tell how an admitted attempt went; what is told twice, or after the lease ran out, changes nothing."""
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import Lanes, MayProbe, MayRelease, Wait
+from webhooks.gate.values import LimitsOf, MayProbe, MayRelease, Wait
 from webhooks.ledger.backlog import Backlog, HeldEndpoints
 from webhooks.ledger.leases import Lease, Term
 from webhooks.observing.facts import Swept
@@ -85,7 +85,7 @@ class Sweep:
         published = step(lambda: self._publish_due(term), 0)
         held = step(self.backlog.held_endpoints, HeldEndpoints({}, ()))
         ended = step(lambda: self.backlog.end_removed(held.removed), 0) if held.removed else 0
-        probes, released = step(lambda: self._ask_for_the_held(term, held.lanes), (0, 0))
+        probes, released = step(lambda: self._ask_for_the_held(term, held.limits), (0, 0))
         for fault in refused:
             raise fault  # so that this tick does not count as done
         return Swept(expired, buried, published, probes, released, ended)
@@ -108,10 +108,10 @@ class Sweep:
             term.renew()
         return len(due)
 
-    def _ask_for_the_held(self, term: Term, lanes: Lanes) -> tuple[int, int]:
+    def _ask_for_the_held(self, term: Term, limits: LimitsOf) -> tuple[int, int]:
         """Ask the gate once for all endpoints with held deliveries: offer a probe, release some, or leave them."""
         probes = released = 0
-        for endpoint_id, offer in self.gate.offer(lanes, lanes).items():
+        for endpoint_id, offer in self.gate.offer(limits, limits).items():
             match offer:
                 case MayProbe(slot=slot):
                     probes += self.release.probe_of(endpoint_id, slot)

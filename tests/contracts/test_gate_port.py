@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.benches import GateBench, admitted, attempts
 from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Report, Wait
-from webhooks.model import HeldFor
+from webhooks.model import HeldFor, Limits
 from webhooks.policy.breaker import BreakerRules, Effect
 
 RULES = BreakerRules()
@@ -52,9 +52,9 @@ def test_a_full_lane_holds_until_its_backlog_is_gone(gate_bench: GateBench) -> N
 def test_an_endpoint_may_have_a_lane_of_its_own(gate_bench: GateBench) -> None:
     """Two in flight and no third; whoever says nothing of a lane has the usual one."""
     for number in range(2):
-        assert isinstance(gate_bench.gate.admit("shop", f"one-{number}", None, 2), Admitted)
+        assert isinstance(gate_bench.gate.admit("shop", f"one-{number}", None, Limits(2)), Admitted)
         admitted(gate_bench, f"one-{number}", "other")
-    assert gate_bench.gate.admit("shop", "third", None, 2) == Held(HeldFor.LANE)
+    assert gate_bench.gate.admit("shop", "third", None, Limits(2)) == Held(HeldFor.LANE)
     admitted(gate_bench, "third", "other")
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tests.breaker_model import US, BreakerModel
 from tests.fakes.clock import FakeClock
 from webhooks.gate.values import Admitted, Breaker, Busy, Held, Offer, Report
+from webhooks.model import NO_LIMITS, Limits
 from webhooks.policy.breaker import BreakerRules, Effect
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,19 +26,19 @@ class FakeGate:
         self._models = defaultdict[str, BreakerModel](lambda: BreakerModel(rules))
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
     ) -> Admitted | Held | Busy:
         """As Gate.admit."""
         if self.away:
             return Admitted(None)
-        return self._of(endpoint_id, lane).admit(self._tick(), delivery_id, slot)
+        return self._of(endpoint_id, limits).admit(self._tick(), delivery_id, slot)
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
         """As Gate.report."""
         self.reported.append(effect)
         if self.away:
             return Report()
-        return self._of(endpoint_id, lane).report(self._tick(), admitted, effect)
+        return self._of(endpoint_id, limits).report(self._tick(), admitted, effect)
 
     def offer(self, endpoint_ids: Iterable[str]) -> dict[str, Offer]:
         """As Gate.offer."""
@@ -51,9 +52,9 @@ class FakeGate:
         """As Gate.show."""
         return self._models[endpoint_id].show(self._now_us(), endpoint_id)
 
-    def _of(self, endpoint_id: str, lane: int | None) -> BreakerModel:
+    def _of(self, endpoint_id: str, limits: Limits) -> BreakerModel:
         model = self._models[endpoint_id]
-        model.rules = self._rules.with_lane(lane)
+        model.rules = self._rules.with_lane(limits.lane)
         return model
 
     def _tick(self) -> int:

@@ -30,7 +30,7 @@ from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
 from webhooks.ledger.tables import claims, deliveries, events
-from webhooks.model import Delivery, Message, Outcome, State, Unclaimed, Written, event_of
+from webhooks.model import NO_LIMITS, Delivery, Limits, Message, Outcome, State, Unclaimed, Written, event_of
 from webhooks.operating import endpoints as operating
 from webhooks.policy.answers import meaning
 from webhooks.sweep import Sweep
@@ -209,8 +209,8 @@ def breakers_are_of_merchants() -> None:
     """The gate is asked about a merchant where it should be asked about an endpoint."""
     call = Gate._call
 
-    def call_for_merchant(self: Gate, endpoint_id: str, lane: int | None, *args: str) -> tuple[Any, ...]:
-        return call(self, ADDRESSEES[endpoint_id].merchant_id, lane, *args)
+    def call_for_merchant(self: Gate, endpoint_id: str, limits: Limits, *args: str) -> tuple[Any, ...]:
+        return call(self, ADDRESSEES[endpoint_id].merchant_id, limits, *args)
 
     Gate._call = call_for_merchant  # type: ignore[method-assign]
 
@@ -218,7 +218,7 @@ def breakers_are_of_merchants() -> None:
 def lanes_are_all_alike() -> None:
     """An endpoint's own lane is not asked for."""
     call = Gate._call
-    Gate._call = lambda self, endpoint_id, _lane, *args: call(self, endpoint_id, None, *args)  # type: ignore[method-assign]
+    Gate._call = lambda self, endpoint_id, _limits, *args: call(self, endpoint_id, NO_LIMITS, *args)  # type: ignore[method-assign]
 
 
 def the_removed_are_remembered() -> None:
@@ -238,7 +238,7 @@ def the_removed_are_remembered() -> None:
 
     def held_and_removed(self: Backlog) -> HeldEndpoints:
         found = held(self)
-        return HeldEndpoints({**found.lanes, **dict.fromkeys(found.removed)}, ())
+        return HeldEndpoints({**found.limits, **dict.fromkeys(found.removed, NO_LIMITS)}, ())
 
     operating.cancel_some = lambda *_: ()  # type: ignore[attr-defined]
     Ledger.claim = claim_all_the_same  # type: ignore[method-assign]

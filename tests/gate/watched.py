@@ -12,7 +12,8 @@ from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
 from webhooks.gate.scripts import compose
 from webhooks.gate.translate import Reply
-from webhooks.gate.values import NO_LANES, Lanes
+from webhooks.gate.values import NOBODYS, LimitsOf
+from webhooks.model import NO_LIMITS, Limits
 from webhooks.policy.breaker import BreakerRules
 
 _CLOCK = "local function now_us()\n  return cjson.decode(ARGV[1]).now_us\nend\n"
@@ -24,7 +25,7 @@ class Watched(Gate):
     def __init__(self, redis_url: str, rules: BreakerRules, parts: Mapping[str, str] | None = None) -> None:
         super().__init__(redis_url, rules, compose({"clock": _CLOCK, **(parts or {})}))
         self.now_us = START_US
-        self._without_clock = self._rules_with(None).removesuffix("}")
+        self._without_clock = self._rules_with(NO_LIMITS).removesuffix("}")
         self._seen: Reply = []
         self._line: Any = self._redis.connection_pool.get_connection()
         self._ask(*(("SCRIPT", "LOAD", script.text) for script in self._scripts.values()))
@@ -34,18 +35,20 @@ class Watched(Gate):
         self._line.disconnect()
         super().close()
 
-    def _run(self, operation: str, endpoint_id: str, *args: str, lane: int | None = None) -> Reply:
+    def _run(self, operation: str, endpoint_id: str, *args: str, limits: Limits = NO_LIMITS) -> Reply:
         if operation != "show":
             rules = f'{self._without_clock}, "now_us": {self.now_us}}}'
-            *names, _ = self._call(endpoint_id, lane)
+            *names, _ = self._call(endpoint_id, limits)
             call = (*names, rules)
             asked = ("EVALSHA", self._scripts[operation].sha, *call, *args)
             reply, self._seen = self._ask(asked, ("EVALSHA", self._scripts["show"].sha, *call))
             return reply
         return self._seen
 
-    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], lanes: Lanes = NO_LANES) -> Sequence[Reply]:
-        return [self._run(operation, endpoint_id, lane=lanes.get(endpoint_id)) for endpoint_id in endpoint_ids]
+    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], limits: LimitsOf = NOBODYS) -> Sequence[Reply]:
+        return [
+            self._run(operation, endpoint_id, limits=limits.get(endpoint_id, NO_LIMITS)) for endpoint_id in endpoint_ids
+        ]
 
     def _ask(self, *commands: tuple[str | int, ...]) -> list[Reply]:
         self._line.send_packed_command(self._line.pack_commands(commands))

@@ -179,7 +179,7 @@ def test_whichever_way_it_is_accepted_each_delivery_has_its_message(
     assert [each for each in sorted(queue(three)) if each.startswith("evt-1")] == ALL_THREE
     assert [each for each in recorded(three) if each.startswith("evt-1")] == ALL_THREE
     redis = three.redis()
-    lanes = {message.endpoint_id: message.lane for message in iter(lambda: take(redis), None)}
+    lanes = {message.endpoint_id: message.limits.lane for message in iter(lambda: take(redis), None)}
     assert lanes == {**lanes, "acme": None, "ep_star": 1, "ep_named": None}
 
 

@@ -9,7 +9,7 @@ from tests.courier import accept
 from tests.integration.test_breaker import pause
 from tests.system import SECRET, System
 from webhooks import parts
-from webhooks.model import Changes, HeldFor
+from webhooks.model import NO_LIMITS, Changes, HeldFor
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
 URL = "https://acme.example/hook"
@@ -48,7 +48,7 @@ def test_a_reset_counts_what_goes(system: System) -> None:
     parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     pause(parts.gate(), "acme")
     hold(system, HeldFor.BREAKER, HeldFor.BREAKER, HeldFor.OPERATOR)
-    assert parts.backlog().held_endpoints().lanes == {"acme": None}
+    assert parts.backlog().held_endpoints().limits == {"acme": NO_LIMITS}
     assert run("breaker", "reset", "acme").stdout == "acme: working; 3 held deliveries are being released\n"
 
 
@@ -57,7 +57,7 @@ def test_a_reset_releases_nothing_of_a_paused_merchant(system: System) -> None:
     parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     hold(system, HeldFor.BREAKER, HeldFor.OPERATOR)
     parts.endpoints().pause("acme", paused=True)
-    assert parts.backlog().held_endpoints().lanes == {}
+    assert parts.backlog().held_endpoints().limits == {}
     assert run("breaker", "reset", "acme").stdout == (
         "acme: working; 0 held deliveries are being released; 2 stay held for operator\n"
     )

@@ -14,7 +14,7 @@ from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
 from webhooks.ledger.backlog import HeldEndpoints
 from webhooks.ledger.views import Holding
-from webhooks.model import Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
+from webhooks.model import NO_LIMITS, Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
 
 A_SECOND = timedelta(seconds=1)
@@ -290,7 +290,7 @@ def test_held_merchants_are_named_once(books: Books) -> None:
     for merchant_id in ("a", "b", "paused", "idle"):
         books.register(merchant_id)
     books.merchants.pause("paused", paused=True)
-    assert books.backlog.held_endpoints().lanes == {"a": None, "b": None}
+    assert books.backlog.held_endpoints().limits == {"a": NO_LIMITS, "b": NO_LIMITS}
 
 
 def test_an_address_without_a_secret_releases_nothing(books: Books) -> None:
@@ -298,7 +298,7 @@ def test_an_address_without_a_secret_releases_nothing(books: Books) -> None:
     books.register()
     books.ledger.hold(books.accept(), HeldFor.ADDRESS)
     books.take_secret()
-    assert books.backlog.held_endpoints().lanes == {}
+    assert books.backlog.held_endpoints().limits == {}
     assert books.views.holding("acme") == Holding(1, HeldFor.ADDRESS)
 
 
@@ -364,7 +364,7 @@ def test_a_removed_endpoint_ends_what_it_was_to_get_and_nothing_else(books: Book
         books.ledger.hold(books.accept(delivery_id), HeldFor.ADDRESS)
     books.merchants.remove("acme")
     books.sql("UPDATE deliveries SET accepted_at = now() + interval '1 s' WHERE id = 'since'")
-    assert books.backlog.held_endpoints() == HeldEndpoints(lanes={}, removed=["acme"])
+    assert books.backlog.held_endpoints() == HeldEndpoints(limits={}, removed=["acme"])
     assert books.backlog.end_removed(["acme"]) == 1
     assert (books.row("before").reason, books.row("since").held_for) == (Reason.CANCELLED, HeldFor.ADDRESS)
-    assert books.backlog.held_endpoints() == HeldEndpoints(lanes={}, removed=[])
+    assert books.backlog.held_endpoints() == HeldEndpoints(limits={}, removed=[])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from webhooks.celery.app import DELIVER, app
 from webhooks.celery.faults import told_apart
 from webhooks.errors import InvalidEvent
-from webhooks.model import Message
+from webhooks.model import Limits, Message
 
 
 @contextmanager
@@ -25,8 +26,7 @@ def publish(message: Message, wait: timedelta, **options: Any) -> None:
     """Put a message on the broker, to be looked at after `wait`; raises BrokerUnavailable."""
     identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
     headers: dict[str, Any] = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
-    if message.lane is not None:
-        headers["lane"] = message.lane
+    headers |= {name: value for name, value in asdict(message.limits).items() if value is not None}
     send((identity,), message.id, wait, headers=headers, **options)
 
 
@@ -46,7 +46,7 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
         turn=headers["turn"],
         queued_at=datetime.fromisoformat(headers["queued_at"]),
         slot=headers.get("slot"),
-        lane=headers.get("lane"),
+        limits=Limits(headers.get("lane"), headers.get("rate")),
     )
 
 

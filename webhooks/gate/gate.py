@@ -20,15 +20,16 @@ from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
-from webhooks.gate.values import NO_LANES, Admitted, Breaker, Busy, Held, Lanes, Offer, Report
+from webhooks.gate.values import NOBODYS, Admitted, Breaker, Busy, Held, LimitsOf, Offer, Report
+from webhooks.model import NO_LIMITS, Limits
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
-from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules, Effect
+from webhooks.policy.breaker import BreakerRules, Effect
 from webhooks.process import redis_url
 
 _TIMEOUT_S = 1.0
 _PAGE = 500
-_LANES = MOST_IN_FLIGHT + 1  # every one that there can be, and the general number
+_KINDS = 1000  # of limits, whose rules are kept as they are sent
 
 
 class Gate:
@@ -57,33 +58,33 @@ class Gate:
         self._scripts = scripts or compose()
         self._namespace = namespace
         self._observers = observers
-        self._rules_with = lru_cache(_LANES)(lambda lane: translate.rules_as_json(rules.with_lane(lane)))
+        self._rules_with = lru_cache(_KINDS)(lambda limits: translate.rules_as_json(rules.with_lane(limits.lane)))
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
     ) -> Admitted | Held | Busy:
         """Ask whether an attempt may start now; if so, the delivery is leased for `rules.lease`.
 
-        `slot` is what the message carries, if anything, and `lane` the endpoint's own, if it has one.
+        `slot` is what the message carries, if anything, and `limits` the endpoint's own.
         """
-        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or "", lane=lane))
+        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or "", limits=limits))
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
         """Tell how an admitted attempt went: its lease ends, the window counts, the breaker moves.
 
         A second report, or one that comes after the lease ran out, changes nothing.
         """
         if admitted.token is None:
             return Report()
-        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect, lane=lane))
+        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect, limits=limits))
 
-    def offer(self, endpoint_ids: Iterable[str], lanes: Lanes = NO_LANES) -> dict[str, Offer]:
+    def offer(self, endpoint_ids: Iterable[str], limits: LimitsOf = NOBODYS) -> dict[str, Offer]:
         """Ask for each endpoint with held deliveries what may be done with them now; one round trip for all.
 
-        `lanes` holds the lanes of those that have their own.
+        `limits` holds those of the endpoints that have their own.
         """
         asked = list(dict.fromkeys(endpoint_ids))
-        return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked, lanes)), strict=True))
+        return dict(zip(asked, map(translate.as_offer, self._run_for_all("offer", asked, limits)), strict=True))
 
     def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """Say that no delivery of this endpoint is held any more, and give back the slots that found none."""
@@ -113,8 +114,8 @@ class Gate:
         """Close the connections; a later call opens new ones."""
         self._redis.close()
 
-    def _run(self, operation: str, endpoint_id: str, *args: str, lane: int | None = None) -> Reply:
-        script, call = self._scripts[operation], self._call(endpoint_id, lane, *args)
+    def _run(self, operation: str, endpoint_id: str, *args: str, limits: Limits = NO_LIMITS) -> Reply:
+        script, call = self._scripts[operation], self._call(endpoint_id, limits, *args)
         with _faults_named():
             try:
                 reply = self._redis.evalsha(script.sha, *call)
@@ -122,8 +123,8 @@ class Gate:
                 reply = self._redis.eval(script.text, *call)
         return cast("Reply", reply)
 
-    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], lanes: Lanes = NO_LANES) -> Sequence[Reply]:
-        calls = [self._call(endpoint_id, lanes.get(endpoint_id)) for endpoint_id in endpoint_ids]
+    def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], limits: LimitsOf = NOBODYS) -> Sequence[Reply]:
+        calls = [self._call(endpoint_id, limits.get(endpoint_id, NO_LIMITS)) for endpoint_id in endpoint_ids]
         with _faults_named():
             replies = self._pipeline(operation, calls)
             unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -145,9 +146,9 @@ class Gate:
                 pipeline.evalsha(script.sha, *call)
             return pipeline.execute(raise_on_error=False)[int(load) :]
 
-    def _call(self, endpoint_id: str, lane: int | None, *args: str) -> tuple[Any, ...]:
+    def _call(self, endpoint_id: str, limits: Limits, *args: str) -> tuple[Any, ...]:
         names = keys.keys_of(endpoint_id, self._namespace)
-        return len(names), *names, self._rules_with(lane), *args
+        return len(names), *names, self._rules_with(limits), *args
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import NO_LANES, Admitted, Busy, Held, Lanes, MayRelease, Offer, Report
+from webhooks.gate.values import NOBODYS, Admitted, Busy, Held, LimitsOf, MayRelease, Offer, Report
+from webhooks.model import NO_LIMITS, Limits
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import PAUSE, Outage
@@ -44,25 +45,25 @@ class ResilientGate:
         self._lock = threading.Lock()
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, lane: int | None = None
+        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
     ) -> Admitted | Held | Busy:
         """As `Gate.admit`; without an answer the delivery is admitted, with no token."""
         passed: Admitted | Held | Busy = Admitted(None)
-        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, lane), passed)
+        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, limits), passed)
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, lane: int | None = None) -> Report:
+    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
         """As `Gate.report`; without an answer nothing moves."""
         if admitted.token is None:
             return Report()
-        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, lane), Report())
+        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, limits), Report())
 
-    def offer(self, endpoint_ids: Iterable[str], lanes: Lanes = NO_LANES) -> dict[str, Offer]:
+    def offer(self, endpoint_ids: Iterable[str], limits: LimitsOf = NOBODYS) -> dict[str, Offer]:
         """As `Gate.offer`; without an answer one delivery of each endpoint may go."""
         asked = tuple(endpoint_ids)
         if not asked:
             return {}  # Redis would not be asked, and not asking is no sign that it is back
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
-        return self._ask(lambda: self._gate.offer(asked, lanes), trickle)
+        return self._ask(lambda: self._gate.offer(asked, limits), trickle)
 
     def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """As `Gate.drained`; unheard, it is said again when the sweep next finds nothing to release."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from webhooks.model import HeldFor
+from webhooks.model import HeldFor, Limits
 from webhooks.policy.breaker import BreakerState
 
 
@@ -32,16 +32,25 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """Not in the quick queue: the endpoint is slow. The message goes to the other one with `slot`, its place there."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a report has moved.
 
     `opened`: from working to paused; `closed`: from probing to working. `slots`: so many further held deliveries of
     this endpoint may be released now, each with one of these in its message; slots without a delivery go to `drained`.
+    `slow`: their messages go to the queue of the slow endpoints.
     """
 
     opened: bool = False
     closed: bool = False
     slots: tuple[str, ...] = ()
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +60,27 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class MayProbe:
-    """One held delivery may try whether the endpoint is back; its message carries `slot`."""
+    """One held delivery may try whether the endpoint is back; its message carries `slot`. `slow` as in Report."""
 
     slot: str
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MayRelease:
-    """So many held deliveries may go, oldest first; each message carries one of `slots` (never empty)."""
+    """So many held deliveries may go, oldest first; each message carries one of `slots` (never empty).
+
+    `slow` as in Report.
+    """
 
     slots: tuple[str, ...]
+    slow: bool = False
 
 
 Offer = Wait | MayProbe | MayRelease
 
-Lanes = Mapping[str, int | None]  # endpoint → its own lane, None where the general number counts
-NO_LANES: Lanes = MappingProxyType({})
+LimitsOf = Mapping[str, Limits]  # by endpoint
+NOBODYS: LimitsOf = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

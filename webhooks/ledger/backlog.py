@@ -37,7 +37,7 @@ from webhooks.ledger.database import Database
 from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, UNQUEUE_ALL, ends_claim_of, turns_of
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
 from webhooks.ledger.transitions import HELD, NOW, Transition, the
-from webhooks.model import Message, Outcome
+from webhooks.model import Limits, Message, Outcome
 
 _LAST_CHANCE = timedelta(seconds=5)  # more than a worker waits between two tries to write down an answer
 _REST, _LONGEST_REST = timedelta(seconds=2), timedelta(minutes=5)  # times the attempts whose outcome nobody knows
@@ -218,7 +218,7 @@ class Due:
 class HeldEndpoints:
     """Which endpoints have held deliveries: those whose may go, with their own lanes, and those that were removed."""
 
-    lanes: dict[str, int | None]
+    limits: dict[str, Limits]
     removed: Sequence[str]
 
 
@@ -269,7 +269,7 @@ class Backlog:
         """
         rows = self._database.rows(_HELD_ENDPOINTS, repeatable=True)
         return HeldEndpoints(
-            lanes={row.endpoint_id: row.lane for row in rows if not row.removed},
+            limits={row.endpoint_id: Limits(row.lane) for row in rows if not row.removed},
             removed=[row.endpoint_id for row in rows if row.removed],
         )
 
@@ -292,4 +292,4 @@ class Backlog:
 
 
 def _message(row: Row[Any]) -> Message:
-    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at, lane=row.lane)
+    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at, limits=Limits(row.lane))

@@ -15,7 +15,7 @@ from webhooks.ledger import statements
 from webhooks.ledger.database import Database
 from webhooks.ledger.recording import Recording
 from webhooks.ledger.transitions import after
-from webhooks.model import Attempt, Delivery, HeldFor, Message, Outcome, Unclaimed, Written, event_of
+from webhooks.model import Attempt, Delivery, HeldFor, Limits, Message, Outcome, Unclaimed, Written, event_of
 from webhooks.policy.decisions import Budgets, Decision
 
 
@@ -91,6 +91,7 @@ class Ledger(Recording):
                 f"a secret of endpoint {row.endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)
+        values["limits"] = Limits(values.pop("lane"))
         return Delivery(**values)
 
     def _decrypted(self, token: bytes) -> str:

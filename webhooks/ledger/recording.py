@@ -12,7 +12,7 @@ from webhooks.accepting.reading import Event
 from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
 from webhooks.ledger import routing
 from webhooks.ledger.database import Database, Transaction
-from webhooks.model import Message, delivery_id_of
+from webhooks.model import Limits, Message, delivery_id_of
 
 _TOLD = 3  # of the ids of a batch, in an error
 
@@ -118,4 +118,4 @@ def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequen
 
 def _first_message(row: Row[Any]) -> Message:
     delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
-    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, lane=row.lane)
+    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, limits=Limits(row.lane))
