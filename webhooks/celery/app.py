@@ -18,6 +18,7 @@ from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
+SLOW = "slow"  # what goes to endpoints that are slow to answer
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 
@@ -42,7 +43,7 @@ def _required(settings: Settings) -> dict[str, Any]:
         "accept_content": ["json"],
         "task_serializer": "json",
         "task_default_queue": DELIVERIES,
-        "task_queues": [_queue(DELIVERIES), _queue(SWEEP)],
+        "task_queues": [_queue(DELIVERIES), _queue(SLOW), _queue(SWEEP)],
         "task_routes": {  # they never wait behind deliveries
             TICK: {"queue": SWEEP},
             PRUNE: {"queue": SWEEP},
@@ -67,6 +68,7 @@ def _required(settings: Settings) -> dict[str, Any]:
             "health_check_interval": settings.broker_timeout.total_seconds(),
             # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
             "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
+            "priority_steps": [0, 3],
         },
         "worker_consumer": "webhooks.celery.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
