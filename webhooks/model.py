@@ -33,6 +33,7 @@ class HeldFor(StrEnum):
     ADDRESS = "address"
     BREAKER = "breaker"
     LANE = "lane"
+    RATE = "rate"  # its endpoint gets so many attempts a second
     OPERATOR = "operator"  # its endpoint is paused by hand
     REPLAY = "replay"  # to be sent again, paced like any release
 
