@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
-from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed, Written
+from webhooks.gate.values import Admitted, Busy, Held, Report, Slow
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed, Written
 from webhooks.observing import facts
 from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
@@ -62,7 +62,7 @@ class Courier:
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
         admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
-        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits)
+        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits, slow=True)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
         asked_at = self.time.monotonic()
@@ -77,7 +77,7 @@ class Courier:
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
-        report = self._tell_gate(delivery, admission, attempt.outcome)
+        report = self._tell_gate(delivery, admission, attempt)
         written = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         self._tell(delivery, attempt, decision, written)
         self.release.next_of(delivery.endpoint_id, report.slots)
@@ -86,9 +86,9 @@ class Courier:
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if written is Written.IN_TIME or isinstance(decision, Delivered) else SetAside(None)
 
-    def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
+    def _turned_away(self, message: Message, admission: Held | Busy | Slow) -> SetAside:
         """Hold what the gate holds: a row that nobody touches, and no message."""
-        if isinstance(admission, Busy):
+        if not isinstance(admission, Held):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
         aside = self._hold(message, admission.why)
@@ -170,12 +170,13 @@ class Courier:
                     self.time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
-    def _tell_gate(self, delivery: Delivery, admission: Admitted, outcome: Outcome) -> Report:
+    def _tell_gate(self, delivery: Delivery, admission: Admitted, attempt: Attempt) -> Report:
         """Move the breaker, while the lease lasts: before the ledger, which may be away for longer.
 
         Where the endpoint has held deliveries, the report says how many may go next.
         """
-        report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.limits)
+        effect = effect_of(attempt.outcome)
+        report = self.gate.report(delivery.endpoint_id, admission, effect, delivery.limits, attempt.duration)
         if report.opened:
             self.observers.tell(facts.BreakerOpened(delivery.merchant_id, delivery.endpoint_id))
         if report.closed:

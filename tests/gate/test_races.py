@@ -9,7 +9,7 @@ from datetime import timedelta
 from tests.breaker_model import US
 from tests.forks import CONTEXT
 from tests.gate.racers import probe_for_ever, race
-from tests.gate.script import MERCHANT, admitted, attempts
+from tests.gate.script import MERCHANT, QUICK, admitted, attempts, widen
 from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
 from webhooks.gate.values import Admitted, Busy
@@ -85,13 +85,14 @@ def test_one_delivery_is_admitted_once_however_many_ask(redis_url: str) -> None:
 def test_the_lane_is_never_more_than_full(redis_url: str) -> None:
     """Forty threads, four rounds each: never more than twenty in flight, and no lease is left over."""
     gate, most = Gate(redis_url, BreakerRules()), []
+    widen(gate)
 
     def come_and_go() -> None:
         for number in range(4):
             answer = gate.admit(MERCHANT, f"{threading.get_ident()}-{number}")
             if isinstance(answer, Admitted):
                 most.append(gate.show(MERCHANT).in_flight)
-                gate.report(MERCHANT, answer, Effect.SUCCESS)
+                gate.report(MERCHANT, answer, Effect.SUCCESS, took=QUICK)
 
     threads = [threading.Thread(target=come_and_go) for _ in range(40)]
     for thread in threads:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import NOBODYS, Admitted, Busy, Held, LimitsOf, MayRelease, Offer, Report
+from webhooks.gate.values import NOBODYS, Admitted, Busy, Held, LimitsOf, MayRelease, Offer, Report, Slow
 from webhooks.model import NO_LIMITS, Limits
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
@@ -45,17 +45,30 @@ class ResilientGate:
         self._lock = threading.Lock()
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
-    ) -> Admitted | Held | Busy:
+        self,
+        endpoint_id: str,
+        delivery_id: str,
+        slot: str | None = None,
+        limits: Limits = NO_LIMITS,
+        *,
+        slow: bool = False,
+    ) -> Admitted | Held | Busy | Slow:
         """As `Gate.admit`; without an answer the delivery is admitted, with no token."""
-        passed: Admitted | Held | Busy = Admitted(None)
-        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, limits), passed)
+        passed: Admitted | Held | Busy | Slow = Admitted(None)
+        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, limits, slow=slow), passed)
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
+    def report(
+        self,
+        endpoint_id: str,
+        admitted: Admitted,
+        effect: Effect,
+        limits: Limits = NO_LIMITS,
+        took: timedelta | None = None,
+    ) -> Report:
         """As `Gate.report`; without an answer nothing moves."""
         if admitted.token is None:
             return Report()
-        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, limits), Report())
+        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, limits, took), Report())
 
     def offer(self, endpoint_ids: Iterable[str], limits: LimitsOf = NOBODYS) -> dict[str, Offer]:
         """As `Gate.offer`; without an answer one delivery of each endpoint may go."""
