@@ -68,6 +68,16 @@ def lanes_are_all_alike() -> None:
     Gate._call = lambda self, endpoint_id, _limits, *args: call(self, endpoint_id, NO_LIMITS, *args)  # type: ignore[method-assign]
 
 
+def rates_are_forgotten() -> None:
+    """An endpoint's own rate is not asked for."""
+    call = Gate._call
+
+    def call_without_rate(self: Gate, endpoint_id: str, limits: Limits, *args: str) -> tuple[Any, ...]:
+        return call(self, endpoint_id, replace(limits, rate=None), *args)
+
+    Gate._call = call_without_rate  # type: ignore[method-assign]
+
+
 def the_removed_are_remembered() -> None:
     """What was accepted for an endpoint before it was removed is still sent there."""
     claim, known, held = Ledger.claim, dict[str, Delivery](), Backlog.held_endpoints
@@ -98,5 +108,6 @@ ACTS: tuple[Callable[[], None], ...] = (
     filters_are_ignored,
     breakers_are_of_merchants,
     lanes_are_all_alike,
+    rates_are_forgotten,
     the_removed_are_remembered,
 )
