@@ -123,6 +123,7 @@ class Theatre:
             headers=addressee.headers,
             types=addressee.types,
             lane=addressee.lane,
+            rate=addressee.rate,
         )
         if addressee.endpoint_id == addressee.merchant_id:
             parts.endpoints().set(addressee.merchant_id, changes)

@@ -16,12 +16,12 @@ from tests.faults.addressees import ADDRESSEES, SICK
 from tests.faults.faults import COPY
 from tests.faults.theatre import RANKS, Theatre
 
-# Those whose breaker or own lane holds what was due before are left out.
+# Those whose breaker or own limits hold what was due before are left out.
 _LONGEST_OVERDUE = """
 SELECT coalesce(extract(epoch FROM max(now() - due_at)), 0) FROM deliveries
 WHERE state = 'pending' AND sending_since IS NULL AND due_at <= now() AND endpoint_id <> ALL(%s)
 """
-_HOLDS = [each.endpoint_id for each in ADDRESSEES.values() if each.endpoint_id in SICK or each.lane]
+_HOLDS = [each.endpoint_id for each in ADDRESSEES.values() if each.endpoint_id in SICK or each.lane or each.rate]
 
 # At no moment may a delivery be one that somebody sends, and nobody's claim.
 _UNCLAIMED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from webhooks.signing import verify
 
 TYPES = ("payment.status_changed", "refund.completed", "kyc.status_changed")
 WAITS_FOR = 3
+RATE = 5
 
 
 def place(system: System, merchant_id: str, endpoint_id: str, **changes: Any) -> Merchant:
@@ -170,6 +172,25 @@ def test_an_endpoint_has_a_lane_of_its_own(system: System, acme: str) -> None:
     system.wait_for_state(State.DELIVERED, *ids, *at(narrow_id, ids))
     assert now_and_most == [0, 1]
     assert len(narrow.requests) == len(wide.requests) == len(ids)
+
+
+def test_an_endpoint_gets_no_more_than_its_rate(system: System, acme: str) -> None:
+    """At most those of one second at once, and so many in each second after that; another endpoint waits for none.
+
+    They are counted from the first event on, so that one which was late on its way makes none after it too many.
+    """
+    paced_id = f"ep_{acme}-paced"
+    other, paced = place(system, acme, acme), place(system, acme, paced_id, rate=RATE)
+    began = datetime.now(UTC)
+    event = {"type": TYPES[1], "merchant_id": acme}
+    ids = list(deliver.many([{**event, "id": f"{acme}-evt-{number}"} for number in range(3 * RATE)]))
+    system.wait_until(lambda: HeldFor.RATE in parts.views().count_held_at(paced_id), "some are held for the rate")
+    system.wait_for_state(State.DELIVERED, *ids, *at(paced_id, ids))
+    came = [request.at for request in paced.requests]
+    allowed = [RATE + RATE * (each - began).total_seconds() for each in sorted(came)]
+    assert [number for number, most in enumerate(allowed, 1) if number > most] == []
+    assert len(came) == len(other.requests) == len(ids)
+    assert max(request.at for request in other.requests) < max(came)
 
 
 def test_an_endpoint_is_paused_and_resumed_alone(system: System, acme: str) -> None:

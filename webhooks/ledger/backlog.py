@@ -34,7 +34,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from webhooks.ledger import transitions
 from webhooks.ledger.database import Database
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, UNQUEUE_ALL, ends_claim_of, turns_of
+from webhooks.ledger.statements import HAS_ADDRESS, HOLDING, LIMITS, UNQUEUE_ALL, ends_claim_of, turns_of
 from webhooks.ledger.tables import attempts, claims, deliveries, endpoints
 from webhooks.ledger.transitions import HELD, NOW, Transition, the
 from webhooks.model import Limits, Message, Outcome
@@ -49,7 +49,10 @@ _MOST = the("most", Integer)
 
 _MESSAGE = (
     *deliveries.c["id", "merchant_id", "type", "turn", "queued_at"],
-    select(endpoints.c.lane).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label("lane"),
+    *(
+        select(each).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label(each.name)
+        for each in LIMITS
+    ),
 )
 
 
@@ -162,7 +165,7 @@ _OLDEST_HELD = (
 )
 
 _HELD_ENDPOINTS = (
-    select(HOLDING.c.endpoint_id, endpoints.c.lane, _REMOVED_AT.is_not(None).label("removed"))
+    select(HOLDING.c.endpoint_id, *LIMITS, _REMOVED_AT.is_not(None).label("removed"))
     .join(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
     .where(
         or_(
@@ -216,7 +219,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class HeldEndpoints:
-    """Which endpoints have held deliveries: those whose may go, with their own lanes, and those that were removed."""
+    """Which endpoints have held deliveries: those whose may go, with their own limits, and those that were removed."""
 
     limits: dict[str, Limits]
     removed: Sequence[str]
@@ -269,7 +272,7 @@ class Backlog:
         """
         rows = self._database.rows(_HELD_ENDPOINTS, repeatable=True)
         return HeldEndpoints(
-            limits={row.endpoint_id: Limits(row.lane) for row in rows if not row.removed},
+            limits={row.endpoint_id: Limits(row.lane, row.rate) for row in rows if not row.removed},
             removed=[row.endpoint_id for row in rows if row.removed],
         )
 
@@ -292,4 +295,5 @@ class Backlog:
 
 
 def _message(row: Row[Any]) -> Message:
-    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at, limits=Limits(row.lane))
+    limits = Limits(row.lane, row.rate)
+    return Message(row.id, row.merchant_id, row.type, turn=row.turn, queued_at=row.queued_at, limits=limits)

@@ -91,7 +91,7 @@ class Ledger(Recording):
                 f"a secret of endpoint {row.endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)
-        values["limits"] = Limits(values.pop("lane"))
+        values["limits"] = Limits(values.pop("lane"), values.pop("rate"))
         return Delivery(**values)
 
     def _decrypted(self, token: bytes) -> str:

@@ -118,4 +118,5 @@ def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequen
 
 def _first_message(row: Row[Any]) -> Message:
     delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
-    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, limits=Limits(row.lane))
+    limits = Limits(row.lane, row.rate)
+    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, limits=limits)

@@ -49,6 +49,8 @@ REMOVED = endpoints.c.removed_at.is_not(None) & (
     (endpoints.c.id != endpoints.c.merchant_id) | (endpoints.c.removed_at >= deliveries.c.accepted_at)
 )
 
+LIMITS = (*endpoints.c["lane", "rate"],)  # as in model.Limits
+
 # A delivery that does not have its event's id has an entry in an index by event.
 ELSEWHERE = deliveries.c.event_id != deliveries.c.id
 
@@ -58,7 +60,8 @@ _CLAIMED = (
     events.c.body,
     deliveries.c.attempts.label("number"),
     deliveries.c.sending_since.label("started_at"),
-    *endpoints.c["url", "secret", "standard_headers", "headers", "lane"],
+    *endpoints.c["url", "secret", "standard_headers", "headers"],
+    *LIMITS,
     case((endpoints.c.previous_until > NOW, endpoints.c.previous_secret)).label("previous_secret"),
 )
 
