@@ -62,7 +62,7 @@ def compose() -> dict[str, Any]:
 def test_compose_describes_the_whole_system() -> None:
     """Redis keeps its data, everything has a health check, and services wait for what they need."""
     services = compose()["services"]
-    assert set(services) == {"redis", "postgres", "migrate", "worker", "sweep", "beat", "flower"}
+    assert set(services) == {"redis", "postgres", "migrate", "worker", "slow", "sweep", "beat", "flower"}
     assert "--appendonly yes" in services["redis"]["command"]
     assert "noeviction" in services["redis"]["command"]
     assert all("healthcheck" in service for name, service in services.items() if name != "migrate")

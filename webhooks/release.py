@@ -25,7 +25,7 @@ class Release:
         self._publisher = publisher
         self._observers = observers
 
-    def next_of(self, endpoint_id: str, slots: Sequence[str]) -> int:
+    def next_of(self, endpoint_id: str, slots: Sequence[str], *, slow: bool = False) -> int:
         """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were.
 
         Fewer than there are slots: none is held any more, and the gate is told so.
@@ -38,7 +38,7 @@ class Release:
             self._observers.tell(facts.ReleasePutOff(endpoint_id, probe=False, why=str(error)))
             return 0
         for message, slot in zip(released, slots, strict=False):
-            self._let_go(message, slot)
+            self._let_go(replace(message, slow=slow), slot)
         if len(released) < len(slots):
             self._gate.drained(endpoint_id, slots[len(released) :])
         return len(released)

@@ -18,7 +18,7 @@ from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
-SLOW = "slow"  # what goes to endpoints that are slow to answer
+SLOW = "slow"
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 

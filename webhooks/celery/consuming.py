@@ -12,12 +12,10 @@ from celery.worker.consumer import Consumer
 from webhooks import parts
 from webhooks.accepting.reading import RefusedEvent
 from webhooks.celery import channel
-from webhooks.celery.app import DELIVER, DELIVERIES, SLOW
+from webhooks.celery.app import DELIVER
 from webhooks.observing.surroundings import ConnectionUnclosed, EventRefused, EventUnlisted, MessageUnacknowledged
 
 _STEP_S, _LONGEST_S = 0.2, 2.0  # Celery's own waits grow to 30 s, and cannot be set
-_EVENTS_S, _MOST_EVENTS = 0.2, 1000  # how long Flower waits for what happens, and how much of it at once
-_ENDED_S = 0.1  # how long the broker waits to hear that a message has ended
 
 
 def persistent(connection: Any) -> Any:
@@ -45,29 +43,6 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
             super().on_connection_error_after_connected(exc)
         except Exception as error:
             parts.observers().tell(ConnectionUnclosed(str(error)))
-
-    def register_with_event_loop(self, hub: Any) -> None:
-        """Tell in one go what comes together: events to Flower, acknowledgements to the broker."""
-        super().register_with_event_loop(hub)
-        self.event_dispatcher.buffer_limit = _MOST_EVENTS
-        hub.call_repeatedly(_EVENTS_S, self._flush_events)
-        places = self.task_consumer.channel.qos
-        places.kept_for_quick = self._kept_for_quick()
-        hub.call_repeatedly(_ENDED_S, places.tell_ended)
-
-    def _kept_for_quick(self) -> int:
-        """Half of the places, where messages of slow endpoints are taken beside others."""
-        queues = self.app.amqp.queues.consume_from
-        return self.pool.num_processes // 2 if {SLOW, DELIVERIES} <= queues.keys() else 0
-
-    def on_send_event_buffered(self) -> None:
-        """Leave an event until the next time: Celery publishes at almost every turn of its loop."""
-
-    def shutdown(self) -> None:
-        """End with what has happened told to Flower."""
-        self.perform_pending_operations()
-        self._flush_events()
-        super().shutdown()
 
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
         """Acknowledge a message, or leave it to the broker when the connection it came by has been left behind."""

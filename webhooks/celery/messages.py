@@ -9,10 +9,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from webhooks.celery.app import DELIVER, app
+from webhooks.celery.app import DELIVER, DELIVERIES, SLOW, app
 from webhooks.celery.faults import told_apart
 from webhooks.errors import InvalidEvent
 from webhooks.model import Limits, Message
+
+FIRST, LATER = 0, 3
+"""The ranks within a queue, kombu's priorities: what may wait comes later."""
 
 
 @contextmanager
@@ -26,8 +29,11 @@ def publish(message: Message, wait: timedelta, **options: Any) -> None:
     """Put a message on the broker, to be looked at after `wait`; raises BrokerUnavailable."""
     identity = {"id": message.id, "merchant_id": message.merchant_id, "type": message.type}
     headers: dict[str, Any] = {"turn": message.turn, "queued_at": message.queued_at.isoformat(), "slot": message.slot}
+    if message.slow:
+        headers["slow"] = True
+    way = {"queue": SLOW if message.slow else DELIVERIES, "priority": LATER if message.may_wait else FIRST}
     headers |= {name: value for name, value in asdict(message.limits).items() if value is not None}
-    send((identity,), message.id, wait, headers=headers, **options)
+    send((identity,), message.id, wait, headers=headers, **way, **options)
 
 
 def send(args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
@@ -47,6 +53,7 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
         queued_at=datetime.fromisoformat(headers["queued_at"]),
         slot=headers.get("slot"),
         limits=Limits(headers.get("lane"), headers.get("rate")),
+        slow=headers.get("slow", False),
     )
 
 
