@@ -18,6 +18,7 @@ from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
 SWEEP = "sweep"
+SLOW = "slow"
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 
