@@ -80,7 +80,7 @@ class Courier:
         report = self._tell_gate(delivery, admission, attempt)
         written = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         self._tell(delivery, attempt, decision, written)
-        self.release.next_of(delivery.endpoint_id, report.slots)
+        self.release.next_of(delivery.endpoint_id, report.slots, slow=report.slow)
         if retry and written is Written.IN_TIME:
             self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.

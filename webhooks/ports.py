@@ -106,8 +106,11 @@ class Publisher(Protocol):
 class Release(Protocol):
     """What lets held deliveries go."""
 
-    def next_of(self, endpoint_id: str, slots: Sequence[str]) -> int:
-        """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were."""
+    def next_of(self, endpoint_id: str, slots: Sequence[str], *, slow: bool = False) -> int:
+        """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were.
+
+        `slow`: their messages go to the queue of the slow endpoints.
+        """
 
 
 class Stopping(Protocol):

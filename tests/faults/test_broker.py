@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
         publish(message, wait)
 
     with monkeypatch.context() as patched:
-        patched.setattr(parts.publisher(), "_send", lost_after_three)
+        patched.setattr(parts.publisher(), "_connected", lambda: nullcontext(lost_after_three))
         assert parts.sweeper().tick().published == 3
     assert parts.sweeper().tick().published == 7
     assert system.redis().llen(DELIVERIES) == 10

@@ -126,10 +126,10 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
         parts.gate(), "offer", lambda _ids, _lanes: {"first": MayProbe("probe:1"), "second": MayRelease(("slot:1",))}
     )
 
-    def refuse(_self: Backlog, _merchant_id: str) -> NoReturn:
+    def refuse(_self: Backlog, _merchant_ids: object) -> NoReturn:
         raise LedgerUnavailable("away for a moment")
 
-    monkeypatch.setattr(Backlog, "release_probe", refuse)
+    monkeypatch.setattr(Backlog, "release_probes", refuse)
     swept = parts.sweeper().tick()
     assert (swept.probes, swept.released) == (0, 1)
 
