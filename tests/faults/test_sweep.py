@@ -151,7 +151,7 @@ def test_what_is_due_goes_page_by_page(system: System, make_rows: MakeRows, monk
     first = no_time().tick()
     assert (first.published, first.released) == (10, 1)
     assert all_time().tick().published == 29
-    assert system.redis().llen(DELIVERIES) == 40
+    assert len(courier.waiting(system.redis())) == 40
 
 
 def test_a_row_that_the_ledger_refuses_stops_no_other_endpoint(system: System, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
 from webhooks import deliver, parts
 from webhooks.celery import attempting
-from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
@@ -264,7 +263,7 @@ def test_a_row_that_cannot_be_changed_stops_one_step_of_the_sweep(system: System
     system.sql(_REFUSE_TO_EXPIRE)
     with pytest.raises(LedgerFault, match="not this one"):
         parts.sweeper().tick()
-    assert system.redis().llen(DELIVERIES) == 2
+    assert len(courier.waiting(system.redis())) == 2
     assert parts.pulse().last_done().finished_at is None
 
 
