@@ -16,7 +16,7 @@ from webhooks.celery import app as celery_app
 from webhooks.celery import broker, consuming, countdowns
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
-from webhooks.ledger import audit, backlog, database, taken
+from webhooks.ledger import audit, database, sweeping, taken
 from webhooks.ledger.leases import Lease, Pulse
 from webhooks.observing import outage
 from webhooks.policy.breaker import BreakerRules
@@ -73,7 +73,7 @@ def pauses() -> str:
     return ", ".join(str(minutes(span)) for span in spans)
 
 
-BURIED = OURS.deadline + OURS.lease_margin + backlog._LAST_CHANCE + OURS.sweep_interval
+BURIED = OURS.deadline + OURS.lease_margin + sweeping.LAST_CHANCE + OURS.sweep_interval
 OVERLAP = next(option.default for option in rotate_secret.params if option.name == "overlap")
 
 SAID = {
@@ -93,9 +93,9 @@ SAID = {
         f"a lost message is published again {s(OURS.recover_after)} s after its delivery's due time",
         f"within {s(OURS.recover_after)} s of its due time",
         f"taken back {s(BURIED)} s after the attempt began (deadline {s(OURS.deadline)} s, margin ",
-        f"margin {s(OURS.lease_margin)} s, last chance {s(backlog._LAST_CHANCE)} s, a tick)",
+        f"margin {s(OURS.lease_margin)} s, last chance {s(sweeping.LAST_CHANCE)} s, a tick)",
         f"taken back within {s(BURIED)} s",
-        f"a growing rest of up to {minutes(backlog._LONGEST_REST)} min",
+        f"a growing rest of up to {minutes(sweeping.LONGEST_REST)} min",
         f"tried again after {s(AFTER_OUR_FAULT)} s with nothing charged",
         f"it finishes what it is sending, up to {s(OURS.deadline)} s",
         f"`status` and health checks: no sweep for {s(judging.FRESH)} s",
@@ -125,7 +125,7 @@ SAID = {
         one(timedelta(seconds=1), RULES.slow_after, "nothing came from the endpoint for a second while"),
         one(timedelta(seconds=1), RULES.slow_after, "is unanswered for a second, or as long as its pace is a second"),
         f"The lease lasts {spelled(default(Lease, 'lasts'))} seconds",
-        f"only {spelled(backlog._LAST_CHANCE)} seconds later takes it back",
+        f"only {spelled(sweeping.LAST_CHANCE)} seconds later takes it back",
         f"is put back every {spelled(AFTER_OUR_FAULT)} seconds",
         f"it is tried again after {spelled(AFTER_OUR_FAULT)} seconds",
         f"A note is believed for {spelled(taken._LATELY)} seconds",
@@ -161,7 +161,7 @@ def test_the_module_that_tunes_celery_begins_with_what_is_recommended() -> None:
 
 def test_numbers_that_need_each_other_fit() -> None:
     """Where one bound rests on another: shortening either alone would break a promise in silence."""
-    assert backlog._LAST_CHANCE.total_seconds() > 2 * delivery._LONGEST_LEDGER_WAIT
+    assert sweeping.LAST_CHANCE.total_seconds() > 2 * delivery._LONGEST_LEDGER_WAIT
     assert OURS.deadline < database._PATIENCE
     assert OURS.recover_after > BURIED
     assert sum(OURS.fast_waits, timedelta()) < OURS.horizon  # the whole fast ladder travels as countdowns

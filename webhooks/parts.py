@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from functools import partial
 
 from webhooks import producing
 from webhooks.celery import countdowns, lookouts
-from webhooks.celery.app import DELIVERIES, app
+from webhooks.celery.app import DELIVERIES, SLOW, app
 from webhooks.celery.lookouts import Lookout
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
@@ -16,12 +15,13 @@ from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
-from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
+from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
 from webhooks.model import Operator
@@ -30,7 +30,7 @@ from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
 from webhooks.release import Release
 from webhooks.settings import get_settings
-from webhooks.sweep import Sweep
+from webhooks.sweep import Sighting, Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
 # What producers have of it as well.
@@ -172,11 +172,17 @@ def sweeper() -> Sweep:
         gate=resilient_gate(),
         publisher=publisher(),
         release=release(),
-        look_at_queue=partial(lookout().look, DELIVERIES),
+        look_at_queue=_look_at_deliveries,
         max_queued=settings.max_queued,
+        interval=settings.sweep_interval,
         ahead=settings.ahead,
         observers=observers(),
     )
+
+
+def _look_at_deliveries() -> Sighting:
+    """Return how their queues stand; what is moved meanwhile from the one to the other is seen in the second."""
+    return lookout().look(DELIVERIES).beside(lookout().look(SLOW))
 
 
 @once

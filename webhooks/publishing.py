@@ -38,14 +38,18 @@ class Publisher:
 
     def publish(self, message: Message, wait: timedelta = timedelta()) -> bool:
         """Publish, to be looked at after `wait`. Returns whether the broker has it; if not, the sweep will publish."""
-        return self._published([message], wait, nullcontext(self._send))
+        return self._published([message], wait, nullcontext(self._send)) == 1
 
-    def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> None:
-        """Publish several by one connection; those that the broker does not have, the sweep will publish."""
-        if messages:
-            self._published(messages, wait, self._connected() if len(messages) > 1 else nullcontext(self._send))
+    def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> int:
+        """Publish several by one connection; those that the broker does not have, the sweep will publish.
 
-    def _published(self, messages: Sequence[Message], wait: timedelta, way: AbstractContextManager[Send]) -> bool:
+        Returns how many it has, which are the first of them.
+        """
+        if not messages:
+            return 0
+        return self._published(messages, wait, self._connected() if len(messages) > 1 else nullcontext(self._send))
+
+    def _published(self, messages: Sequence[Message], wait: timedelta, way: AbstractContextManager[Send]) -> int:
         published = 0
         try:
             with way as send:
@@ -56,10 +60,10 @@ class Publisher:
             if self._outage.failed():
                 self._observers.tell(facts.BrokerAway(facts.BrokerUser.PUBLISHER, str(error)))
             self._note_unpublished(messages[published:])
-            return False
+            return published
         if self._outage.worked():
             self._observers.tell(facts.BrokerBack(facts.BrokerUser.PUBLISHER))
-        return True
+        return published
 
     def _note_unpublished(self, messages: Sequence[Message]) -> None:
         try:

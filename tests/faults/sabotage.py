@@ -37,7 +37,7 @@ from webhooks.wire.sender import Sender
 
 def the_lost_are_ignored() -> None:
     """The sweep never publishes what has no message."""
-    Sweep._publish_due = lambda _self, _term: 0  # type: ignore[method-assign, assignment]
+    Sweep._publish_due = lambda _self, _term, _span: 0  # type: ignore[method-assign, assignment]
 
 
 def turns_are_not_compared() -> None:

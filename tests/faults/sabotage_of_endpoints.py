@@ -93,9 +93,9 @@ def the_removed_are_remembered() -> None:
             return replace(once, id=message.id, event_id=event_id, turn=message.turn, body=bytes(body))
         return claimed
 
-    def held_and_removed(self: Backlog) -> HeldEndpoints:
-        found = held(self)
-        return HeldEndpoints({**found.limits, **dict.fromkeys(found.removed, NO_LIMITS)}, ())
+    def held_and_removed(self: Backlog, *page: Any, **options: Any) -> HeldEndpoints:
+        found = held(self, *page, **options)
+        return replace(found, limits={**found.limits, **dict.fromkeys(found.removed, NO_LIMITS)}, removed=())
 
     operating.cancel_some = lambda *_: ()  # type: ignore[attr-defined]
     Ledger.claim = claim_all_the_same  # type: ignore[method-assign]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from tests import courier
 from tests.faults.conftest import MakeRows
 from tests.faults.proxy import Proxy
 from tests.merchant import Merchant, Reply
 from tests.system import System
 from webhooks import deliver, parts
 from webhooks.celery import messages
-from webhooks.celery.app import DELIVERIES
 from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import BrokerUnavailable, LedgerUnavailable
 from webhooks.model import Message, State
@@ -122,10 +122,10 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
         publish(message, wait)
 
     with monkeypatch.context() as patched:
-        patched.setattr(parts.publisher(), "_send", lost_after_three)
+        patched.setattr(parts.publisher(), "_connected", lambda: nullcontext(lost_after_three))
         assert parts.sweeper().tick().published == 3
     assert parts.sweeper().tick().published == 7
-    assert system.redis().llen(DELIVERIES) == 10
+    assert len(courier.waiting(system.redis())) == 10
 
 
 def test_a_producer_hears_of_the_ledger_and_not_of_the_broker(system: System) -> None:

@@ -42,7 +42,7 @@ def test_they_travel_from_the_first_message_to_the_last_release(books: Books) ->
     assert (due.message.id, due.message.limits) == ("evt-2", OWN)
     books.hold(due.message)
     assert books.backlog.held_endpoints().limits == {"acme": OWN}
-    assert [each.limits for each in books.backlog.release("acme", 1)] == [OWN]
+    assert [each.limits for each in books.backlog.release({"acme": 1})["acme"]] == [OWN]
 
 
 def test_whoever_asks_for_nothing_has_none(books: Books) -> None:

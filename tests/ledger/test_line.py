@@ -137,7 +137,7 @@ def test_a_release_whose_answer_was_lost_takes_no_second_batch(books: Books, lin
         assert books.hold(message)
     line.lose_the_answer_to("UPDATE deliveries")
     with pytest.raises(AnswerLost):
-        books.backlog.release("acme", 2)
+        books.backlog.release({"acme": 2})
     assert len(books.sql("SELECT id FROM deliveries WHERE state = :held", held=State.HELD)) == 2
 
 

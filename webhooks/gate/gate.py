@@ -108,6 +108,10 @@ class Gate:
         """Say that no delivery of this endpoint is held any more, and give back the slots that found none."""
         self._run("drained", endpoint_id, *unused)
 
+    def all_drained(self, unused: Mapping[str, Sequence[str]]) -> None:
+        """Say so of several endpoints; one round trip for all."""
+        self._run_calls("drained", [self._call(name, NO_LIMITS, *slots) for name, slots in unused.items()])
+
     def reset(self, endpoint_id: str) -> None:
         """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
         self._run("reset", endpoint_id)
@@ -143,6 +147,9 @@ class Gate:
 
     def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], limits: LimitsOf = NOBODYS) -> Sequence[Reply]:
         calls = [self._call(endpoint_id, limits.get(endpoint_id, NO_LIMITS)) for endpoint_id in endpoint_ids]
+        return self._run_calls(operation, calls)
+
+    def _run_calls(self, operation: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Reply]:
         with _faults_named():
             replies = self._pipeline(operation, calls)
             unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -78,9 +78,10 @@ class ResilientGate:
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
         return self._ask(lambda: self._gate.offer(asked, limits), trickle)
 
-    def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
-        """As `Gate.drained`; unheard, it is said again when the sweep next finds nothing to release."""
-        self._ask(lambda: self._gate.drained(endpoint_id, unused), None)
+    def all_drained(self, unused: Mapping[str, Sequence[str]]) -> None:
+        """As `Gate.all_drained`; unheard, it is said again when the sweep next finds nothing to release."""
+        if unused:
+            self._ask(lambda: self._gate.all_drained(unused), None)
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         if not self._outage.may_try():
