@@ -39,7 +39,6 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
         channel.use()
         self._noting = ThreadPoolExecutor(1, "refused events")  # a slow ledger must not keep the loop waiting
         self._eventer: Any = None
-        self._lending: Lending | None = None
         super().__init__(*args, **kwargs)
 
     def ensure_connected(self, conn: Any) -> Any:
@@ -52,8 +51,9 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
         places = self.task_consumer.channel.qos
         if isinstance(places, Places):
             places.serve(hub.call_later)
-        self._lending = Lending(self, places)
-        hub.call_repeatedly(self._lending.every_s, self._lending.settle)
+        lending = Lending(self, places)
+        lending.settle()  # before the first message
+        hub.call_repeatedly(lending.every_s, lending.settle)
         self._gather_events(hub)
 
     def _gather_events(self, hub: Any) -> None:
