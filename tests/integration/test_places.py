@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -35,8 +36,12 @@ def _hangs(system: System, merchant_id: str) -> Merchant:
 
 
 def _prefetch_count() -> object:
+    return _stats().get("prefetch_count")
+
+
+def _stats() -> Any:
     (stats,) = (app.control.inspect(timeout=1, limit=1).stats() or {"": {}}).values()
-    return stats.get("prefetch_count")
+    return stats
 
 
 def test_silent_merchants_take_nobodys_place(system: System) -> None:
@@ -72,6 +77,7 @@ def test_places_are_added_and_taken_away_by_hand(system: System) -> None:
     system.stage.worker("worker", "-c", "2")
     app.control.pool_grow(3, reply=True)
     system.wait_until(lambda: _prefetch_count() == 5, "it has five places")
+    assert _stats()["pool"]["max-concurrency"] == 5
     app.control.pool_shrink(2, reply=True)
     system.wait_until(lambda: _prefetch_count() == 3, "it has three places")
 
@@ -202,10 +208,15 @@ def test_what_is_no_message_is_dropped_beside_others(system: System, taking: Tak
     broker = system.redis()
     _publish("evt-1")
     broker.lpush(DELIVERIES, "no message")
-    broker.lpush(DELIVERIES, b"[\xff")
     _publish("evt-2")
+    envelope = json.loads(broker.lindex(DELIVERIES, 0))
+    envelope["body"] = "not base64"
+    envelope["properties"]["delivery_tag"] = "another"
+    broker.lpush(DELIVERIES, json.dumps(envelope))
     taking.consume(10, DELIVERIES)
     assert _ids(taking.turn()) == ["evt-1", "evt-2"]
+    (tell,) = taking.later
+    tell()
     assert (broker.llen(DELIVERIES), broker.hlen("unacked")) == (0, 2)
 
 
