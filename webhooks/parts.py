@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
-from webhooks import producing
+from webhooks import ports, producing
 from webhooks.celery import countdowns, lookouts
 from webhooks.celery.app import DELIVERIES, SLOW, app
 from webhooks.celery.lookouts import Lookout
@@ -24,10 +26,11 @@ from webhooks.ledger.replays import Replays
 from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
-from webhooks.model import Operator
+from webhooks.model import Answer, Operator, Refusal, Silence
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
+from webhooks.process.waiting import Waits
 from webhooks.release import Release
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting, Sweep
@@ -131,6 +134,25 @@ def sender() -> Sender:
 
 
 @once
+def waits() -> Waits:
+    """Return who of this process waits for a merchant."""
+    return Waits()
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A sender whose waiting is seen: a worker gives the place of an attempt that waits for long to another."""
+
+    sender: ports.Sender
+    waits: Waits
+
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
+        """POST, and return what came of it."""
+        with self.waits.one():
+            return self.sender.post(url, headers, body)
+
+
+@once
 def stopping() -> threading.Event:
     """Return what is set when this process is told to stop."""
     return threading.Event()
@@ -149,7 +171,7 @@ def courier() -> Courier:
     return Courier(
         ledger=ledger(),
         gate=resilient_gate(),
-        sender=sender(),
+        sender=_Awaited(sender(), waits()),
         ladders=get_settings().ladders,
         publisher=publisher(),
         release=release(),

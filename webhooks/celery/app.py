@@ -67,9 +67,10 @@ def _required(settings: Settings) -> dict[str, Any]:
             "socket_timeout": settings.broker_timeout.total_seconds(),
             "socket_keepalive": True,
             "health_check_interval": settings.broker_timeout.total_seconds(),
+            # Two lists for each queue: what may wait lies in the other one, and workers take from both in turn.
+            "priority_steps": [0, 3],
             # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
             "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
-            "priority_steps": [0, 3],
         },
         "worker_consumer": "webhooks.celery.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
@@ -93,8 +94,8 @@ def _queue(name: str) -> Any:
 
 def _recommended() -> dict[str, Any]:
     return {
-        "worker_pool": "threads",  # the work is waiting for sockets
-        "worker_concurrency": 40,  # several lanes: no one endpoint can take every thread
+        "worker_pool": "webhooks.celery.pool:Pool",  # threads: the work is waiting for sockets
+        "worker_concurrency": 40,  # several lanes: no one endpoint can take every place
         "worker_prefetch_multiplier": 1,
         "broker_pool_limit": 20,
         "worker_redirect_stdouts": False,
