@@ -25,7 +25,7 @@ from webhooks.celery import channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.ledger import database, routing, transitions
+from webhooks.ledger import database, driver, faults, routing, transitions
 from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
@@ -156,19 +156,19 @@ def places_are_kept() -> None:
 
 def sessions_are_kept() -> None:
     """A session that refuses writes stays in the pool."""
-    database.condemns = lambda code: code is None  # type: ignore[attr-defined]
-    database._was_refused = lambda error: error is None
+    driver.condemns = faults.condemns = lambda code: code is None  # type: ignore[attr-defined]
+    database.was_refused = lambda error: error is None  # type: ignore[attr-defined]
 
 
 def faults_are_waited_out() -> None:
     """What the ledger refuses for good is tried again for ever, as if it were away."""
-    named = database.named
+    named = faults.named
 
     def named_as_outage(error: Any) -> LedgerUnavailable:
         fault = named(error)
         return fault if isinstance(fault, LedgerUnavailable) else LedgerUnavailable(str(fault))
 
-    database.named = named_as_outage
+    database.named = named_as_outage  # type: ignore[attr-defined]
 
 
 def one_secret_signs_for_all() -> None:
