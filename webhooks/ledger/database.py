@@ -99,7 +99,7 @@ class Database:
         themselves. Where the connection breaks under one that is not, AnswerLost is raised: it may have been done.
         Raises LedgerUnavailable when the ledger cannot be used now, and LedgerFault when it refuses for good.
         """
-        with self.within(timedelta(seconds=self._until().left)), self._named():
+        with self.within(self.left), self._named():
             try:
                 return self._run(statement, values)
             except DBAPIError as error:
@@ -116,7 +116,7 @@ class Database:
         """
         ending = False
         with (
-            self.within(timedelta(seconds=self._until().left)),
+            self.within(self.left),
             self._named(lambda: ending),
             self._connected() as connection,
         ):
@@ -136,6 +136,11 @@ class Database:
             yield
         finally:
             self._of_thread.until = before
+
+    @property
+    def left(self) -> timedelta:
+        """Return how long this thread may still take for what it asks."""
+        return timedelta(seconds=self._until().left)
 
     def dispose(self) -> None:
         """Close every pooled connection."""
