@@ -160,9 +160,10 @@ def test_one_poisoned_finish_fails_alone(books: Books) -> None:
     assert _finish(books, deliveries[5]) is Written.IN_TIME
 
 
-def test_a_row_that_is_locked_holds_nobody_else(books: Books, database_url: str) -> None:
-    """The others are claimed while somebody has it, and it when it is free."""
+def test_a_row_that_is_locked_holds_nobody_else(books: Books, database_url: str, ran: list[Executable]) -> None:
+    """The others are claimed at once while somebody has it, and it alone waits until it is free."""
     messages = _accepted(books)
+    ran.clear()
     with psycopg2.connect(database_url) as other, ThreadPoolExecutor(_MANY) as pool:
         other.cursor().execute("SELECT FROM deliveries WHERE id = 'evt-05' FOR UPDATE")
         with _gathered(books, books.ledger._claims, _MANY):
@@ -173,6 +174,7 @@ def test_a_row_that_is_locked_holds_nobody_else(books: Books, database_url: str)
         other.rollback()
         assert isinstance(asked[5].result(), Delivery)
     other.close()
+    assert ran == [books.ledger._claims._many, books.ledger._claims._one]
 
 
 @pytest.fixture
