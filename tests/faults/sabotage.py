@@ -24,7 +24,7 @@ from webhooks import app
 from webhooks.celery import channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
-from webhooks.ledger import database, transitions
+from webhooks.ledger import database, driver, faults, transitions
 from webhooks.ledger.backlog import Backlog, Due
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
@@ -154,19 +154,19 @@ def places_are_kept() -> None:
 
 def sessions_are_kept() -> None:
     """A session that refuses writes stays in the pool."""
-    database.condemns = lambda code: code is None  # type: ignore[attr-defined]
-    database._was_refused = lambda error: error is None
+    driver.condemns = faults.condemns = lambda code: code is None  # type: ignore[attr-defined]
+    database.was_refused = lambda error: error is None  # type: ignore[attr-defined]
 
 
 def faults_are_waited_out() -> None:
     """What the ledger refuses for good is tried again for ever, as if it were away."""
-    named = database.named
+    named = faults.named
 
     def named_as_outage(error: Any) -> LedgerUnavailable:
         fault = named(error)
         return fault if isinstance(fault, LedgerUnavailable) else LedgerUnavailable(str(fault))
 
-    database.named = named_as_outage
+    database.named = named_as_outage  # type: ignore[attr-defined]
 
 
 def claims_are_kept() -> None:

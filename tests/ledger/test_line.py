@@ -183,6 +183,17 @@ def test_waiting_for_a_free_connection_is_bounded_too(books: Books) -> None:
         books.sql("SELECT 1")
 
 
+def test_a_statement_past_its_bound_is_cancelled_and_its_connection_given_up(database_url: str) -> None:
+    """Nobody knows what became of it, and the cancellation meets nobody else's statement."""
+    database = Database(database_url, connections=1)  # no line of ours: psycopg2 lets no thread run while it cancels
+    pid = text("SELECT pg_backend_pid()")
+    before = database.rows(pid)
+    with database.within(timedelta(seconds=0.2)), pytest.raises(AnswerLost, match="confirmed nothing in time"):
+        database.rows(text("SELECT pg_sleep(60)"))
+    assert database.rows(pid) != before
+    database.dispose()
+
+
 @pytest.mark.parametrize(
     ("trouble", "fault"),
     [
