@@ -47,7 +47,7 @@ def ledger() -> Ledger:
 @once
 def publisher() -> Publisher:
     """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger(), messages.connected, observers())
+    return Publisher(messages.publish_all, ledger(), observers())
 
 
 @once

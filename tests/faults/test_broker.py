@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -114,12 +114,12 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
 ) -> None:
     """What one tick could not publish the next one does: nothing waits for recover_after."""
     make_rows(10)
-    publish, three = messages.publish, iter(range(3))
+    publish, three = messages.publish_all, iter(range(3))
 
-    def lost_after_three(message: Message, wait: timedelta) -> None:
+    def lost_after_three(given: Sequence[Message], wait: timedelta) -> None:
         if next(three, None) is None:
             raise BrokerUnavailable("lost")
-        publish(message, wait)
+        publish(given, wait)
 
     with monkeypatch.context() as patched:
         patched.setattr(parts.publisher(), "_send", lost_after_three)

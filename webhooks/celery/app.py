@@ -17,6 +17,7 @@ from webhooks.process.ending import needing
 from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
+SLOW = "slow"
 SWEEP = "sweep"
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
@@ -67,6 +68,7 @@ def _required(settings: Settings) -> dict[str, Any]:
             "health_check_interval": settings.broker_timeout.total_seconds(),
             # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
             "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
+            "priority_steps": [0, 3],
         },
         "worker_consumer": "webhooks.celery.consuming:PersistentConsumer",
         "broker_channel_error_retry": True,  # a Redis that is full or read-only for a while ends no worker
