@@ -35,8 +35,23 @@ def events(number: int, **more: Any) -> list[Event]:
 
 
 def queue(system: System) -> list[str]:
-    """Return whose messages wait in the broker's queue, the oldest first."""
-    return [json.loads(each)["headers"]["id"] for each in reversed(system.redis().lrange(DELIVERIES, 0, -1))]
+    """Return whose messages wait in the broker's queue, the oldest first, and last those that may wait for others."""
+    return [*first(system), *waiting(system)]
+
+
+def first(system: System) -> list[str]:
+    """Return whose messages go before others, the oldest first."""
+    return ids_in(system, DELIVERIES)
+
+
+def waiting(system: System) -> list[str]:
+    """Return whose messages may wait for others, the oldest first."""
+    return ids_in(system, f"{DELIVERIES}\x06\x163")
+
+
+def ids_in(system: System, name: str) -> list[str]:
+    """Return whose messages are in a list of the broker's."""
+    return [json.loads(each)["headers"]["id"] for each in reversed(system.redis().lrange(name, 0, -1))]
 
 
 @pytest.fixture
@@ -150,6 +165,18 @@ def test_a_batch_holds_no_more_than_fits(system: System, monkeypatch: pytest.Mon
         deliver.many([event(0, note="x" * 300), event(1, note="x" * 300), event(2, note="x" * 300), event(3)])
         deliver.many([event(4, note="x" * 2000), event(5)])
     assert (counted.transactions, counted.statements) == (2, 2)  # a batch of one is one statement
+
+
+def test_what_comes_in_a_crowd_lets_others_go_first(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than twenty events in one call, or one by one within a second: single ones of others go before them."""
+    monkeypatch.setattr(parts.accepting().bursts, "_clock_s", lambda: 0.0)
+    deliver.many(events(20))
+    deliver.many({**event(number), "merchant_id": f"m-{number}"} for number in range(100, 121))
+    for number in range(200, 203):
+        deliver.delay(event(number))
+    deliver.delay({**event(300), "merchant_id": "other"})
+    assert first(system) == [*(f"evt-{number}" for number in range(20)), "evt-300"]
+    assert waiting(system) == [f"evt-{number}" for number in (*range(100, 121), 200, 201, 202)]
 
 
 def test_without_the_ledger_nothing_is_accepted(system: System) -> None:
