@@ -44,22 +44,22 @@ def attempt_again(message: Message) -> Decision | SetAside | Moved:
     return attempt(Message(message.id, message.merchant_id, message.type, row.turn, datetime.now(UTC)))
 
 
-_LISTS = (DELIVERIES, f"{DELIVERIES}\x06\x163")  # a queue's, by what goes first; the second is of what may wait
+LISTS = (DELIVERIES, f"{DELIVERIES}\x06\x163")  # a queue's, by what goes first; the second is of what may wait
 
 
 def waiting(redis: Any) -> list[bytes]:
     """Return the messages that wait on the broker, the latest first."""
-    return [message for name in _LISTS for message in redis.lrange(name, 0, -1)]
+    return [message for name in LISTS for message in redis.lrange(name, 0, -1)]
 
 
 def forget(redis: Any) -> None:
     """Lose the messages that wait on the broker."""
-    redis.delete(*_LISTS)
+    redis.delete(*LISTS)
 
 
 def take(redis: Any) -> Message | None:
     """Take the message that has waited longest on the broker, as a worker does; None where there is none."""
-    raw = next(filter(None, (redis.rpop(name) for name in _LISTS)), None)
+    raw = next(filter(None, (redis.rpop(name) for name in LISTS)), None)
     if raw is None:
         return None
     envelope = json.loads(raw)

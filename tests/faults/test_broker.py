@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.faults.conftest import MakeRows
 from tests.faults.proxy import Proxy
 from tests.merchant import Merchant, Reply
 from tests.system import System
-from webhooks import deliver, parts
+from webhooks import deliver, parts, publishing
 from webhooks.celery import messages
 from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import BrokerUnavailable, LedgerUnavailable
@@ -114,15 +114,16 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
 ) -> None:
     """What one tick could not publish the next one does: nothing waits for recover_after."""
     make_rows(10)
-    publish, three = messages.publish, iter(range(3))
+    publish, three = messages.publish_all, iter(range(3))
 
-    def lost_after_three(message: Message, wait: timedelta) -> None:
+    def lost_after_three(given: Sequence[Message], wait: timedelta) -> None:
         if next(three, None) is None:
             raise BrokerUnavailable("lost")
-        publish(message, wait)
+        publish(given, wait)
 
     with monkeypatch.context() as patched:
-        patched.setattr(parts.publisher(), "_connected", lambda: nullcontext(lost_after_three))
+        patched.setattr(parts.publisher(), "_send", lost_after_three)
+        patched.setattr(publishing, "AT_ONCE", 1)
         assert parts.sweeper().tick().published == 3
     assert parts.sweeper().tick().published == 7
     assert len(courier.waiting(system.redis())) == 10

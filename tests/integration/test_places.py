@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_slow_endpoints_leave_places_to_quick_work(system: System) -> None:
     system.merchant("healthy")
     for number in range(3):
         message = courier.accept({**EVENT, "id": f"slow-{number}", "merchant_id": f"hangs-{number}"})
-        messages.publish(message, timedelta(), queue=SLOW)
+        messages.publish(replace(message, slow=True), timedelta())
     system.set(deadline=60)
     system.stage.worker("worker", "-P", "threads", "-c", "2", "-Q", f"{DELIVERIES},{SLOW}")
     wait_until(lambda: any(merchant.requests for merchant in hanging), "a slow one is being sent")

@@ -51,7 +51,7 @@ def books(line: Line, told: list[Fact]) -> Iterator[Books]:
 
 def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
     """It is in the ledger once, and the producer publishes its message as if nothing had been."""
-    line.lose_the_answer_to("INSERT INTO deliveries")
+    line.lose_the_answer_to("webhooks_accept_event")
     (message,) = books.ledger.record(reading.read(EVENT))
     assert line.lost.is_set()
     assert message == Message("evt-1", "acme", "refund.completed", 0, books.row().queued_at)
@@ -63,7 +63,7 @@ def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Lin
 def test_another_body_under_a_known_id_is_a_conflict_also_when_an_answer_was_lost(books: Books, line: Line) -> None:
     """What was accepted before is not taken for what this call has done."""
     books.ledger.record(reading.read(EVENT))
-    line.lose_the_answer_to("INSERT INTO deliveries")
+    line.lose_the_answer_to("webhooks_accept_event")
     with pytest.raises(EventConflict):
         books.ledger.record(reading.read({**EVENT, "amount": "1"}))
     assert line.lost.is_set()

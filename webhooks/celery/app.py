@@ -19,7 +19,6 @@ from webhooks.settings import Settings, get_settings
 DELIVERIES = "deliveries"
 SLOW = "slow"  # deliveries to endpoints that are slow to answer
 SWEEP = "sweep"
-SLOW = "slow"
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 

@@ -1,8 +1,8 @@
-"""The way to the broker, and the sign in it that beat lives."""
+"""The way to the broker: what is pushed by it, and the sign in it that beat lives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -32,6 +32,23 @@ def has_beat(app: Celery, host: str) -> bool:
 
 def _beat_of(host: str) -> str:
     return f"{SWEEP}.beat.{host}"
+
+
+def push(app: Celery, ways: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    """Put messages into queues that are Redis lists, by queue and rank, in one round trip. Raises BrokerUnavailable.
+
+    Kombu pushes on the left and workers take from the right, so that the order stays.
+    """
+    with channel_to(app) as channel:
+        lists = {channel._q_for_pri(*way): texts for way, texts in ways.items()}  # noqa: SLF001 - kombu's own names
+        if len(lists) == 1:
+            ((name, texts),) = lists.items()
+            channel.client.lpush(name, *texts)
+            return
+        pipeline = channel.client.pipeline(transaction=False)
+        for name, texts in lists.items():
+            pipeline.lpush(name, *texts)
+        pipeline.execute()
 
 
 @contextmanager

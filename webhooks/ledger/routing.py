@@ -46,6 +46,14 @@ SELECT accepted.id AS event_id, accepted.merchant_id, ways.endpoint_id, accepted
 FROM accepted LEFT JOIN ways ON event_id = id AND wanted
 """)  # noqa: S608 - all of it is written here
 
+# The same of one event, by a function of which every session keeps the plan: making it takes longer than all the rest.
+# In a caller's transaction it is RECORD, since the caller's role may be one that calls no functions.
+RECORD_ONE = text("""
+SELECT event_id, merchant_id, endpoint_id, type, accepted_at, lane, rate
+FROM webhooks_accept_event(:the_id, :the_merchant_id, :the_type, :the_money, :the_body, :the_digest,
+    :the_wait, :the_recover_after, :the_queued, :the_max_age)
+""")
+
 # What was accepted just now, by a statement whose answer was lost.
 RECORDED = text("""
 SELECT deliveries.event_id, deliveries.merchant_id, deliveries.endpoint_id, deliveries.type, deliveries.accepted_at,
