@@ -96,9 +96,9 @@ def test_beat_that_is_gone_is_seen(system: System) -> None:
     assert told["sweep"]["ago"] < 5
     assert told["queues"].keys() == {"deliveries", "sweep"}
     ((name, said),) = told["workers"].items()
-    assert (said["queues"], said["cancelled"], said["room"]) == (["deliveries", "sweep"], [], True)
+    assert (said["queues"], said["cancelled"], said["room"]) == (["deliveries", "slow", "sweep"], [], True)
     assert said["quiet"]["sweep"] < 5
-    assert f"{name} takes from deliveries, sweep" in command.run("status").stdout
+    assert f"{name} takes from deliveries, slow, sweep" in command.run("status").stdout
 
     parts.endpoints().pause("acme", paused=True)
     deliver.delay({**PAID, "id": "evt-1"})
