@@ -13,7 +13,7 @@ from cryptography.fernet import Fernet
 import celeryconfig
 from webhooks import delivery
 from webhooks.celery import app as celery_app
-from webhooks.celery import broker, consuming, countdowns
+from webhooks.celery import broker, consuming, countdowns, pool
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
 from webhooks.ledger import audit, database, sweeping, taken
@@ -110,7 +110,7 @@ SAID = {
         f"refused, or not within {s(default(Pulse.check_write, 'within'))} s",
         one(timedelta(minutes=1), judging.OVERDUE, "| above a minute |"),
         one(timedelta(minutes=1), judging.QUIET, "one has taken nothing for a minute"),
-        f"{THREADS} threads each, of which one endpoint takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
+        f"{THREADS} places each, of which one endpoint takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
         f"go after {OURS.keep_delivered.days} days, of failed ones after {OURS.keep_failed.days}",
         f"for {(OURS.keep_failed + OURS.max_age).days} days: {OURS.keep_failed.days}, and the {OURS.max_age.days} that",
         f"up to {KEPT_BODY // 1024} KiB of what a merchant answered",
@@ -120,10 +120,11 @@ SAID = {
         f"up to {countdowns._MOST:,} in one process",
         f"{s(database._PATIENCE)} s, and {s(OURS.ledger_timeout)} s (`WEBHOOKS_LEDGER_TIMEOUT`) for a producer",
         f"It waits {s(OURS.broker_timeout)} s for an answer of the broker",
-        f"({OURS.lane} by default, of {THREADS} threads in a worker)",
+        f"({OURS.lane} by default, of {THREADS} places in a worker)",
         f"not answered for {s(RULES.remembered_quick)} s has a width of {spelled(RULES.narrow)} places",
         one(timedelta(seconds=1), RULES.slow_after, "nothing came from the endpoint for a second while"),
         one(timedelta(seconds=1), RULES.slow_after, "is unanswered for a second, or as long as its pace is a second"),
+        f"up to {pool.MOST_WAITING} in one process (`webhooks/celery/pool.py`)",
         f"The lease lasts {spelled(default(Lease, 'lasts'))} seconds",
         f"only {spelled(sweeping.LAST_CHANCE)} seconds later takes it back",
         f"is put back every {spelled(AFTER_OUR_FAULT)} seconds",
