@@ -19,7 +19,7 @@ from tests.ledger.books import Books
 from tests.ledger.line import Line
 from webhooks.accepting import reading
 from webhooks.demo.stage import wait_until
-from webhooks.errors import LedgerFault
+from webhooks.errors import LedgerBusy, LedgerFault
 from webhooks.ledger.database import Database
 from webhooks.ledger.decryption import Decryption
 from webhooks.ledger.together import Together
@@ -175,6 +175,22 @@ def test_a_row_that_is_locked_holds_nobody_else(books: Books, database_url: str,
         assert isinstance(asked[5].result(), Delivery)
     other.close()
     assert ran == [books.ledger._claims._many, books.ledger._claims._one]
+
+
+def test_a_statement_that_gets_no_lock_fails_only_whose_lock_it_is(database_url: str) -> None:
+    """All ask again alone, and are claimed; the one that still gets none hears that the ledger is busy."""
+    database = Database(f"{database_url}&options=-clock_timeout%3D100ms", connections=_MANY)
+    books = Books(database, MultiFernet([Fernet(Fernet.generate_key())]), timedelta(days=30))
+    messages = _accepted(books)
+    with psycopg2.connect(database_url) as other:
+        other.cursor().execute("INSERT INTO claims VALUES ('evt-05', gen_random_uuid(), now())")  # not yet committed
+        came = _claims(books, messages)
+        other.rollback()
+    other.close()
+    assert isinstance(came.pop(5), LedgerBusy)
+    assert all(isinstance(each, Delivery) for each in came)
+    assert books.row("evt-05").turn == 0
+    database.dispose()
 
 
 @pytest.fixture
