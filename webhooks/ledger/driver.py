@@ -85,11 +85,9 @@ class _Compiled:
         fixed = {name: value for name, value in expanded.parameters.items() if name not in values}
         self._fixed = _processed(fixed, {**self._of_values, **expanded.processors})
         self._given = {name: each for name, each in self._of_values.items() if name in values}
-        types = [column.type.dialect_impl(dialect) for column in compiled._result_columns]  # noqa: SLF001
-        found = [(at, each.result_processor(dialect, None)) for at, each in enumerate(types)]
-        self._answered: Sequence[tuple[int, Callable[[Any], Any]]] = [
-            (at, process) for at, process in found if process is not None
-        ]
+        self._dialect = dialect
+        self._types = [column.type.dialect_impl(dialect) for column in compiled._result_columns]  # noqa: SLF001
+        self._answered: Sequence[tuple[int, Callable[[Any], Any]]] = ()
         self._implicit = bool(compiled.implicit_returning)  # asked for by SQLAlchemy, for nobody here
         self._row: Callable[[Iterable[Any]], Row[Any]] | None = None
 
@@ -106,11 +104,19 @@ class _Compiled:
             return ()
         make = self._row
         if make is None:
-            make = self._row = result_tuple([column.name for column in cursor.description])
+            make = self._learn(cursor.description)
         found = cursor.fetchall()
         if not self._answered:
             return [make(row) for row in found]
         return [make(self._read(row)) for row in found]
+
+    def _learn(self, description: Sequence[Any]) -> Callable[[Iterable[Any]], Row[Any]]:
+        """Note of the first answer what columns it has; of numbers their type here says too little."""
+        columns = enumerate(zip(self._types, description, strict=False))
+        found = [(at, kind.result_processor(self._dialect, column.type_code)) for at, (kind, column) in columns]
+        self._answered = [(at, process) for at, process in found if process is not None]
+        self._row = result_tuple([column.name for column in description])
+        return self._row
 
     def _read(self, row: Sequence[Any]) -> Sequence[Any]:
         values = list(row)
