@@ -39,7 +39,7 @@ class BreakerModel:
     slots: dict[str, int] = field(default_factory=dict)  # slot → end
     counted: list[tuple[int, bool]] = field(default_factory=list)  # bucket, failed
     width: int | None = None  # what it has earned
-    heard: int | None = None  # when it last answered
+    heard: int | None = None  # when it last answered, or failed quickly
     pace: int = 0
     tokens: Fraction | None = None  # at that time; None while nobody has paid with one
     paid: int = 0
@@ -175,7 +175,9 @@ class BreakerModel:
         self.pace = (self.pace * 3 + took) // 4
         if effect is not Effect.FAILURE:
             self.width, self.heard = min(self._earned(now) + 1, self.rules.lane), now
-        elif took >= self.rules.slow_after // US:
+        elif took < self.rules.slow_after // US:
+            self.width, self.heard = min(self._earned(now), self.rules.lane), now
+        else:
             self.width = self.rules.narrow
 
     def _room(self, now: int) -> int:

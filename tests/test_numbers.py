@@ -28,9 +28,10 @@ from webhooks.wire.answer import MAX_BODY
 from webhooks.wire.sender import SendingRules
 
 ROOT = Path(__file__).parent.parent
-WORDS = {1: "one", 5: "five", 10: "ten", 100: "a hundred"}
+WORDS = {1: "one", 2: "two", 5: "five", 10: "ten", 100: "a hundred"}
 
 OURS = Settings.model_construct()
+RULES = OURS.breaker
 THREADS = celery_app._recommended()["worker_concurrency"]
 
 
@@ -120,6 +121,9 @@ SAID = {
         f"{s(database._PATIENCE)} s, and {s(OURS.ledger_timeout)} s (`WEBHOOKS_LEDGER_TIMEOUT`) for a producer",
         f"It waits {s(OURS.broker_timeout)} s for an answer of the broker",
         f"({OURS.lane} by default, of {THREADS} threads in a worker)",
+        f"not answered for {s(RULES.remembered_quick)} s has a width of {spelled(RULES.narrow)} places",
+        one(timedelta(seconds=1), RULES.slow_after, "nothing came from the endpoint for a second while"),
+        one(timedelta(seconds=1), RULES.slow_after, "is unanswered for a second, or as long as its pace is a second"),
         f"The lease lasts {spelled(default(Lease, 'lasts'))} seconds",
         f"only {spelled(backlog._LAST_CHANCE)} seconds later takes it back",
         f"is put back every {spelled(AFTER_OUR_FAULT)} seconds",

@@ -13,6 +13,7 @@ import pytest
 from celery.exceptions import Retry
 
 from tests import courier
+from tests.gate.script import widen_only
 from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
@@ -97,6 +98,7 @@ def test_no_lock_is_held_during_a_post(system: System) -> None:
     """While a merchant takes its time no session is idle in a transaction, and operators' edits take no second (D7)."""
     merchant = system.merchant("acme")
     merchant.answers(Reply(200, after=2))
+    widen_only(parts.gate(), merchant="acme")
     system.start()
     for number in range(10):
         deliver.delay({**EVENT, "id": f"evt-{number}"})

@@ -33,6 +33,12 @@ def widen(gate: Gate, lane: int = BreakerRules().lane, merchant: str = MERCHANT)
     attempts(gate, Effect.SUCCESS, lane - BreakerRules().narrow, merchant, QUICK)
 
 
+def widen_only(gate: Gate, lane: int = BreakerRules().lane, merchant: str = MERCHANT) -> None:
+    """Let its lane be as wide as it can be, and none of those answers count against failures to come."""
+    widen(gate, lane, merchant)
+    gate.reset(merchant)
+
+
 def offered_probe(gate: Gate, merchant: str = MERCHANT) -> str:
     """Return the slot of the probe that the gate offers."""
     offer = gate.offer([merchant])[merchant]

@@ -13,7 +13,7 @@ from redis.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from tests.gate.clock import Clock
-from tests.gate.script import MERCHANT, admitted, attempts, offered_probe, released, widen
+from tests.gate.script import MERCHANT, QUICK, admitted, attempts, offered_probe, released, widen
 from webhooks.gate.gate import Gate
 from webhooks.gate.keys import keys_of
 from webhooks.gate.scripts import compose
@@ -149,6 +149,18 @@ def test_a_call_is_one_round_trip(
     call(gate)
 
     assert len(sent) == 1, name
+
+
+def test_a_delivery_costs_few_commands(client: redis.Redis, redis_url: str) -> None:
+    """Nineteen within both scripts, where nothing else of its endpoint is in flight; the clock's own among them."""
+    gate = Gate(redis_url, _RULES)
+    attempts(gate, Effect.SUCCESS, took=QUICK)
+    client.config_resetstat()
+    attempts(gate, Effect.SUCCESS, took=QUICK)
+    calls = {name: told["calls"] for name, told in client.info("commandstats").items()}
+
+    assert calls.pop("cmdstat_evalsha") == 2
+    assert sum(calls.values()) - calls["cmdstat_config|resetstat"] <= 19
 
 
 def test_an_idle_tick_writes_nothing(client: redis.Redis, gate: Gate) -> None:

@@ -118,6 +118,18 @@ def test_who_answers_others_is_not_narrowed_by_one_that_hangs(gate: Gate, clock:
     assert len(_start(gate, clock)) == _LANE - 3
 
 
+def test_a_quick_failure_is_no_silence(gate: Gate, clock: Clock) -> None:
+    """Though one hangs, whoever refuses others at once holds up no thread by them; for a second more, each time."""
+    widen(gate)
+    admitted(gate)
+    clock.advance(_SLOW / 2)
+    attempts(gate, Effect.FAILURE, took=QUICK)
+    clock.advance(_SLOW - _INSTANT)
+    assert gate.show(MERCHANT).width == _LANE
+    clock.advance(_INSTANT)
+    assert gate.show(MERCHANT).width == _NARROW
+
+
 def test_a_timeout_takes_the_places_away(gate: Gate, clock: Clock) -> None:
     """Whatever was earned before."""
     widen(gate)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.command import done, run
+from tests.gate.script import widen_only
 from tests.merchant import Merchant, Request
 from tests.system import System
 from tests.worker.conftest import BUSY, SETTINGS
@@ -149,6 +150,7 @@ def test_an_endpoint_has_a_lane_of_its_own(system: System, acme: str) -> None:
     """Never two at once where the lane is one, while another endpoint of the same merchant has several in flight."""
     narrow_id = f"ep_{acme}-narrow"
     wide, narrow = place(system, acme, acme), place(system, acme, narrow_id, lane=1)
+    widen_only(parts.gate(), merchant=acme)
     met = threading.Event()
     several = threading.Barrier(WAITS_FOR, met.set)
     lock, now_and_most = threading.Lock(), [0, 0]
@@ -232,6 +234,7 @@ def test_remote_control_knows_endpoints(system: System, acme: str) -> None:
     place(system, acme, gone_id)
     done("endpoint", "remove", gone_id, "--yes")
     merchant.answers(BUSY)
+    widen_only(parts.gate(), merchant=endpoint_id)
     accept(acme, SETTINGS["breaker_min_attempts"], "opener")
     system.wait_until(lambda: parts.gate().show(endpoint_id).state is BreakerState.PAUSED, "its breaker opens")
     held = accept(acme, 2, "held")

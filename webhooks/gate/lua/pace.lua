@@ -1,6 +1,6 @@
 -- How the endpoint answers, and how many attempts it gets: four whole numbers in one string, absent while all are 0.
 --   width  how many places of its lane it has earned
---   heard  when it last answered
+--   heard  when it last answered, or failed so quickly that nobody waited for it
 --   pace   how long its answers take: an average in which the newest has a quarter's weight
 --   full   when the tokens of its rate are complete again; 0 without a rate
 
@@ -27,7 +27,7 @@ local function queue(pace, since)
   return is_slow(pace, since) and 'slow' or 'quick'
 end
 
--- An endpoint that answers others while one attempt hangs, or whose answers take long, is not silent.
+-- An endpoint from which others come back while one attempt hangs, or whose answers take long, is not silent.
 local function is_silent(pace, since)
   return since and now - math.max(since, pace.heard) >= rules.slow_after_us
 end
@@ -41,13 +41,14 @@ local function width(pace, since)
   return is_silent(pace, since) and rules.narrow or earned(pace)
 end
 
--- A quick failure holds up nobody: it neither earns nor costs a place.
+-- A quick failure holds up nobody: it is no silence, and neither earns nor costs a place.
 local function learn(pace, effect, took)
   pace.took = math.floor((3 * pace.took + took) / 4)
-  if effect ~= 'failure' then
-    pace.width, pace.heard = math.min(earned(pace) + 1, rules.lane), now
-  elseif took >= rules.slow_after_us then
+  if effect == 'failure' and took >= rules.slow_after_us then
     pace.width = rules.narrow
+  else
+    local more = effect == 'failure' and 0 or 1
+    pace.width, pace.heard = math.min(earned(pace) + more, rules.lane), now
   end
   pace.changed = true
 end
