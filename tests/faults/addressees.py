@@ -38,7 +38,7 @@ def _reasons(*reasons: str) -> frozenset[str | None]:
 
 
 LEAVES = "ep_leaving"  # dead until an operator removes it
-PACED = "paced"  # has asked to be protected, and gets its events in bulk
+PROTECTED = "protected"  # has asked to be protected, and gets its events in bulk
 
 ADDRESSEES = {
     each.endpoint_id: each
@@ -59,7 +59,7 @@ ADDRESSEES = {
         ),
         Addressee("leaving", "leaving"),
         Addressee(LEAVES, "leaving", _reasons("fast_exhausted", "cancelled")),
-        Addressee(PACED, "paced", lane=3, rate=5),
+        Addressee(PROTECTED, "protected", lane=3, rate=5),
         # This merchant has no default endpoint, and there are events that neither of these two wants.
         Addressee(
             "ep_slow_side",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tests.faults.addressees import ADDRESSEES, PACED
+from tests.faults.addressees import ADDRESSEES, PROTECTED
 from tests.merchant import Merchant, Reply, Request, Reset, Stall, TestCA
 from webhooks.model import delivery_id_of
 
@@ -109,7 +109,7 @@ class Cast:
             "strict": self._strict,
             "double": lambda _request, _seen: 200,
             "ep_double": self._outage,
-            PACED: lambda _request, _seen: 200,
+            PROTECTED: lambda _request, _seen: 200,
             "leaving": lambda _request, _seen: 202,
             "ep_leaving": self._dead,
             "ep_slow_side": self._slow,

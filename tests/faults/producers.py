@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import psycopg2
 
-from tests.faults.addressees import PACED
+from tests.faults.addressees import PROTECTED
 from webhooks import deliver, record_many
 from webhooks.errors import LedgerUnavailable
 
@@ -121,7 +121,7 @@ _WAYS: Mapping[Callable[[Sequence[Event]], object], int] = {_one: 8, _many: 1, _
 def _choose(dice: random.Random, turn: int) -> tuple[Callable[[Sequence[Event]], object], Sequence[str]]:
     """Return how events are handed over this time, and the merchant of each."""
     if turn % _BULK_EVERY == 0:
-        return _many, [PACED] * _BULK
+        return _many, [PROTECTED] * _BULK
     (way,) = dice.choices(list(_WAYS), weights=list(_WAYS.values()))
     size = 1 if way is _one else dice.randint(2, _MOST_AT_ONCE)
     return way, dice.choices(list(_SHARES), weights=list(_SHARES.values()), k=size)

@@ -79,7 +79,7 @@ def test_a_delivery_is_held_for_whatever_there_is(books: Books, held_for: HeldFo
 def test_the_table_refuses_a_rate_that_is_none(books: Books, rate: str) -> None:
     """Whoever writes it: a bucket that never fills would hold an endpoint's deliveries for ever."""
     books.register()
-    with pytest.raises(LedgerFault, match="rate_is_a_pace"):
+    with pytest.raises(LedgerFault, match="rate_is_possible"):
         books.sql(f"UPDATE endpoints SET rate = {rate}")
 
 

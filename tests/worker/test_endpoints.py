@@ -181,14 +181,14 @@ def test_an_endpoint_gets_no_more_than_its_rate(system: System, acme: str) -> No
 
     They are counted from the first event on, so that one which was late on its way makes none after it too many.
     """
-    paced_id = f"ep_{acme}-paced"
-    other, paced = place(system, acme, acme), place(system, acme, paced_id, rate=RATE)
+    limited_id = f"ep_{acme}-limited"
+    other, limited = place(system, acme, acme), place(system, acme, limited_id, rate=RATE)
     began = datetime.now(UTC)
     event = {"type": TYPES[1], "merchant_id": acme}
     ids = list(deliver.many([{**event, "id": f"{acme}-evt-{number}"} for number in range(3 * RATE)]))
-    system.wait_until(lambda: HeldFor.RATE in parts.views().count_held_at(paced_id), "some are held for the rate")
-    system.wait_for_state(State.DELIVERED, *ids, *at(paced_id, ids))
-    came = [request.at for request in paced.requests]
+    system.wait_until(lambda: HeldFor.RATE in parts.views().count_held_at(limited_id), "some are held for the rate")
+    system.wait_for_state(State.DELIVERED, *ids, *at(limited_id, ids))
+    came = [request.at for request in limited.requests]
     allowed = [RATE + RATE * (each - began).total_seconds() for each in sorted(came)]
     assert [number for number, most in enumerate(allowed, 1) if number > most] == []
     assert len(came) == len(other.requests) == len(ids)

@@ -78,7 +78,7 @@ endpoints = Table(
     CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
     CheckConstraint("id = merchant_id OR id LIKE 'ep\\_%'", name="default_or_named"),
     CheckConstraint("lane BETWEEN 1 AND 1000", name="lane_has_room"),
-    CheckConstraint("rate BETWEEN 0.01 AND 1000", name="rate_is_a_pace"),
+    CheckConstraint("rate BETWEEN 0.01 AND 1000", name="rate_is_possible"),
     Index("endpoints_of_merchant", "merchant_id"),
     comment="where the events of a merchant go",
 )

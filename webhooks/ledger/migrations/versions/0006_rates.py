@@ -18,4 +18,4 @@ def upgrade() -> None:
         )
         op.execute("ALTER TABLE deliveries VALIDATE CONSTRAINT held_for_is_known")  # while others read and write
     op.add_column("endpoints", sa.Column("rate", sa.Double(), nullable=True))
-    op.create_check_constraint("rate_is_a_pace", "endpoints", "rate BETWEEN 0.01 AND 1000")
+    op.create_check_constraint("rate_is_possible", "endpoints", "rate BETWEEN 0.01 AND 1000")
