@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from urllib3.util import wait_for_read
 
-from webhooks.process.watchdog import Standing
+from webhooks.process.watchdog import Vigil
 from webhooks.wire.answer import BREAKS, StrictResponse
 from webhooks.wire.deadline import Deadline, Phase
 
@@ -21,20 +21,20 @@ Key = tuple[str, str, int]
 """Scheme, host and port: what an idle connection may be reused for."""
 
 
-AT_ONCE = 16 * 1024
+IN_ONE_PIECE = 16 * 1024
 """Bytes of a request that leave in one piece; the head of a larger one leaves before its body."""
 
 
 class Connection:
     """An open connection to one host, for one request after another.
 
-    `standing` is the watch over it, at rest between exchanges; `offered` is whether it was to resume a TLS session.
+    `vigil` is the watch over it, at rest between exchanges; `offered` is whether it was to resume a TLS session.
     """
 
-    def __init__(self, key: Key, sock: socket.socket, standing: Standing, *, offered: bool = False) -> None:
+    def __init__(self, key: Key, sock: socket.socket, vigil: Vigil, *, offered: bool = False) -> None:
         self.key = key
         self.sock = sock
-        self.standing = standing
+        self.vigil = vigil
         self.offered = offered
         self.opened_at = self.used_at = time.monotonic()
 
@@ -46,7 +46,7 @@ class Connection:
         self.sock.settimeout(deadline.enter(Phase.SENDING))
         # A server may answer before it has read everything, and close: what it said may still be readable.
         with contextlib.suppress(*BREAKS):
-            for part in (head + body,) if len(head) + len(body) <= AT_ONCE else (head, body):
+            for part in (head + body,) if len(head) + len(body) <= IN_ONE_PIECE else (head, body):
                 self.send(part)
             deadline.sent += 1
         self.sock.settimeout(deadline.enter(Phase.HEADERS))
