@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -17,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks import merchants
 from benchmarks.figures import Row, as_json, merged, table
-from benchmarks.merchants import MISSING
 
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 3
@@ -26,11 +25,11 @@ ARMS = ("throughput", "producer", "latency", "fairness", "recovery", "held", "co
 ONCE = ("held", "cost")  # filled or counted once: what they compare is within the round
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the arms that are asked for, print their table, and keep it."""
-    asked = _asked()
-    if not (shutil.which("nginx") or shutil.which("/usr/sbin/nginx")):
-        print(MISSING, file=sys.stderr)
+    asked = _asked(words)
+    if not merchants.found():
+        print(merchants.MISSING, file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     from benchmarks.bench import Bench  # noqa: PLC0415 - it loads the package, which is not needed to say no
@@ -54,11 +53,11 @@ def main() -> int:
     return 0
 
 
-def _asked() -> argparse.Namespace:
+def _asked(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Speed, as ratios taken in one run.")
     parser.add_argument("names", nargs="*", help=f"which arms; all, if none is named: {', '.join(ARMS)}")
     parser.add_argument("--quick", action="store_true", help="one round instead of three")
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     unknown = [name for name in asked.names if name not in ARMS]
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(ARMS)}")

@@ -15,6 +15,7 @@ from typing import Self
 import trustme
 
 MISSING = "make bench needs nginx as the merchants: apt-get install nginx-light, or have nginx on PATH"
+SBIN = "/usr/sbin"  # where Debian puts it, and only root's PATH leads
 _FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to clients
 _PATIENCE = 10.0
 
@@ -103,6 +104,11 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def found() -> str | None:
+    """Return where nginx is, if it is."""
+    return shutil.which("nginx") or shutil.which("nginx", path=SBIN)
+
+
 class Nginx:
     """The server; leaving the `with` block ends it. `mark` and `since` say what has arrived from a moment on."""
 
@@ -126,9 +132,9 @@ class Nginx:
             return parse(log)
 
     def __enter__(self) -> Self:
-        nginx = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+        nginx = found()
         if not nginx:
-            raise SystemExit(MISSING)
+            raise RuntimeError(MISSING)
         self._process = subprocess.Popen(
             [nginx, "-e", str(self._errors), "-c", str(self._config)], start_new_session=True
         )

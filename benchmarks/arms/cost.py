@@ -114,7 +114,7 @@ class _Meter:
         told: Figures = {}
         for role, calls, frames in rows:
             name = role.removeprefix("bench_")
-            told |= {f"{name} SQL": float(calls), f"{name} begin/commit": float(frames)}
+            told |= {f"{name} SQL": float(calls), f"{name} begin/set/commit": float(frames)}
         return told
 
     def _spent(self, workers: list[int]) -> Figures:

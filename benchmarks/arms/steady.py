@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.bench import Bench
 from benchmarks.load import Sent
 
-SETTLING = 3.0  # seconds at the beginning that do not count: connections are made
+SETTLING = 2.0  # seconds at the beginning that do not count: connections are made
 _DRAIN = 12.0  # seconds at most for what is late
 
 
