@@ -19,12 +19,13 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
 from webhooks import parts
-from webhooks.celery.app import SLOW
+from webhooks.celery.app import DELIVERIES, SLOW
 from webhooks.celery.places import FAILED, Places
 from webhooks.celery.turns import Turns
 from webhooks.observing.surroundings import MessageDropped
 
 _TAKE = (files("webhooks.celery") / "take.lua").read_text()
+_SOON_S = 0.01  # until what may wait may be taken again
 _NO_MESSAGE = (ValueError, TypeError, AttributeError, RecursionError)
 
 
@@ -42,6 +43,7 @@ class Channel(redis.Channel):
         self._asking: Any = None
         self._taking: Any = None
         self._shares_with_slow = False
+        self._what_may_wait = ""  # the list of deliveries that first tries go before
         super().__init__(*args, **kwargs)
         # Kombu would write a message into the log, and drop it, where the way to its queue is answered with an error.
         self.connection_errors = FAILED
@@ -77,23 +79,35 @@ class Channel(redis.Channel):
 
     def lists_to_take_several_from(self) -> Sequence[str]:
         """Return the lists from which several messages may be taken at once, the next first."""
-        return self._turns.order(lambda name: not self._shares_with_slow or self._queue_of(name) != SLOW)
+        may_wait = not self.qos.first_tries_come
+        return self._turns.order(
+            lambda name: (
+                (may_wait or name != self._what_may_wait)
+                and (not self._shares_with_slow or self._queue_of(name) != SLOW)
+            )
+        )
 
     def _update_queue_cycle(self) -> None:
         super()._update_queue_cycle()
         queues = self.active_queues
         self._shares_with_slow = SLOW in queues and len(queues) > 1
+        self._what_may_wait = self._q_for_pri(DELIVERIES, self.priority_steps[-1])
         self._turns.among([self._q_for_pri(queue, rank) for rank in self.priority_steps for queue in queues])
 
     def _queue_of(self, name: str) -> str:
         return name.rsplit(self.sep, 1)[0]
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        """Ask for a message from the lists in their turns, without those of slow endpoints where they have enough."""
+        """Ask for a message from the lists in their turns, without those that have enough."""
         full = self._shares_with_slow and not self.qos.has_room_for_slow()
-        lists = self._turns.order(lambda name: not full or self._queue_of(name) != SLOW)
+        busy = not self.qos.has_room_for_what_may_wait()
+        lists = self._turns.order(
+            lambda name: not (full and self._queue_of(name) == SLOW) and not (busy and name == self._what_may_wait)
+        )
         if not lists:
             return
+        if busy:
+            timeout = _SOON_S
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
         keys = [self.global_keyprefix + name for name in lists]

@@ -14,7 +14,7 @@ from typing import Any
 from kombu.transport import redis, virtual
 
 from webhooks import parts
-from webhooks.celery.app import SLOW
+from webhooks.celery.app import DELIVERIES, SLOW
 from webhooks.observing.surroundings import MessageUnacknowledged, MessageUnbooked
 
 FAILED = (*redis.Transport.connection_errors, *redis.Transport.channel_errors)
@@ -23,6 +23,8 @@ FAILED = (*redis.Transport.connection_errors, *redis.Transport.channel_errors)
 _TOLD_WITHIN_S = 0.01  # that a message is done: late costs a stale copy where the worker dies meanwhile, and no more
 _MOST_UNTOLD = 100
 _NO_LIMIT = 2**31
+_LATELY_S = 1.0  # that a first try has come: then there may be another one at any moment
+_BESIDE_FIRST_TRIES = 2  # messages that may wait, and that one process works on at once; more would take its time
 _AT_ONCE = 10  # messages that one process takes: what it has taken cannot be taken by one that is idle
 
 
@@ -35,15 +37,17 @@ class Places(redis.QoS):
         """Messages that were taken and booked beside another one, each with its list and its tag, or none."""
         self.kept = 0
         """So many places are kept for each of the two, quick work and slow."""
-        self._later: Callable[[float, Callable[[], None]], object] | None = None
+        self._call_later: Callable[[float, Callable[[], None]], object] | None = None
         self._booked: set[str] = set()  # before kombu sees them
         self._unbooked: set[str] = set()
         self._slow: set[str] = set()
+        self._later: set[str] = set()  # what may wait
+        self._first_try_s = float("-inf")  # when the last one came
         self._untold: list[str] = []  # done, and the book doesn't know it yet
 
     def serve(self, later: Callable[[float, Callable[[], None]], object]) -> None:
         """Work for a loop, which calls later: from now on messages are taken, and ended, several at a time."""
-        self._later = later
+        self._call_later = later
 
     def free(self) -> int:
         """Return how many messages may be taken; a large number where there is no limit."""
@@ -58,6 +62,19 @@ class Places(redis.QoS):
         ones: so neither ever waits for the other. Places that were given for silent merchants count as free.
         """
         return len(self._slow) < self.kept or self.free() > self.kept
+
+    @property
+    def first_tries_come(self) -> bool:
+        """Whether there may be another first try at any moment."""
+        return time.monotonic() - self._first_try_s < _LATELY_S
+
+    def has_room_for_what_may_wait(self) -> bool:
+        """Whether a delivery that may wait may be taken.
+
+        As long as first tries come, such deliveries get a small part of the process's time: there are few that it
+        works on, those apart whose merchants it waits for. When none come, they may have all of it.
+        """
+        return not self.first_tries_come or len(self._later) - parts.waits().longer_than(0) < _BESIDE_FIRST_TRIES
 
     def begins(self, delivery_tag: str, message: Any) -> None:
         """Hear that a message has waited for its time, and needs a place from now on."""
@@ -81,7 +98,7 @@ class Places(redis.QoS):
             virtual.QoS.append(self, message, delivery_tag)
 
     def _book(self, message: Any, delivery_tag: str) -> None:
-        most = min(self.free() - 1, _AT_ONCE - 1) if self._later and self.channel.at_hand else 0
+        most = min(self.free() - 1, _AT_ONCE - 1) if self._call_later and self.channel.at_hand else 0
         lists = self.channel.lists_to_take_several_from() if most > 0 else []
         if not lists:
             super().append(message, delivery_tag)
@@ -103,14 +120,14 @@ class Places(redis.QoS):
 
         The book hears of several at once, a moment later: late, and never early.
         """
-        if self._later is None or self.channel.closed:
+        if self._call_later is None or self.channel.closed:
             self._end(delivery_tag, super().ack)
             return
         self._quick_ack(delivery_tag)
         self._forget(delivery_tag)
         self._untold.append(delivery_tag)
         if len(self._untold) == 1:
-            self._later(_TOLD_WITHIN_S, self.tell_what_is_done)
+            self._call_later(_TOLD_WITHIN_S, self.tell_what_is_done)
         elif len(self._untold) >= _MOST_UNTOLD:
             self.tell_what_is_done()
 
@@ -138,7 +155,7 @@ class Places(redis.QoS):
             super().reject(delivery_tag, requeue=True)
         except FAILED as error:  # this kind of error is the one that Celery's own handler does not keep to itself
             raise self.channel.ResponseError(f"a message could not be put back: {_in_short(error)}") from error
-        self._slow.discard(delivery_tag)
+        self._forget(delivery_tag)
 
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
         """Put a message back into its queue, also one that the broker has no copy of."""
@@ -159,12 +176,18 @@ class Places(redis.QoS):
         self._forget(delivery_tag)
 
     def _count(self, delivery_tag: str, message: Any) -> None:
-        if message.delivery_info.get("routing_key") == SLOW:
+        queue = message.delivery_info.get("routing_key")
+        if queue == SLOW:
             self._slow.add(delivery_tag)
+        elif message.properties.get("priority"):
+            self._later.add(delivery_tag)
+        elif queue == DELIVERIES:
+            self._first_try_s = time.monotonic()
 
     def _forget(self, delivery_tag: str) -> None:
         self._unbooked.discard(delivery_tag)
         self._slow.discard(delivery_tag)
+        self._later.discard(delivery_tag)
 
 
 def _in_short(error: BaseException) -> str:
