@@ -135,9 +135,15 @@ class Watchdog:
             elif self._watched[0][2] is watch:
                 self._changed.notify()
 
+    def _has_watches(self) -> bool:
+        """Forget those that come next and have been released: waking up for each would hold up whoever works."""
+        while self._watched and self._watched[0][2].released:
+            heapq.heappop(self._watched)
+        return bool(self._watched)
+
     def _run(self) -> None:
         with self._changed:
-            while self._watched or not self._closed:
+            while self._has_watches() or not self._closed:
                 wait = self._watched[0][0] - time.monotonic() if self._watched else None
                 if wait is not None and wait <= 0:
                     at, number, watch = heapq.heappop(self._watched)
