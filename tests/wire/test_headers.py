@@ -134,6 +134,15 @@ def test_an_own_header_that_would_replace_ours_is_never_sent(name: str) -> None:
     assert "CANARY" not in str(caught.value)
 
 
+def test_a_headers_value_is_looked_at_at_every_attempt() -> None:
+    """That its name was sent before, with another value, says nothing of this one; and no value is kept."""
+    signed_headers(delivery("now", own={"X-Tenant": "7"}), MOMENT)
+    with pytest.raises(LocalFault, match="header X-Tenant: the value has a character"):
+        signed_headers(delivery("now", own={"X-Tenant": "7\r\nX-Evil: 1"}), MOMENT)
+    with pytest.raises(LocalFault, match="header x_tenant: is given twice"):
+        signed_headers(delivery("now", own={"X-Tenant": "7", "x_tenant": "7"}), MOMENT)
+
+
 def test_every_header_of_a_request_without_own_ones_is_not_an_endpoints_to_set(
     merchant: Merchant, sender: Sender
 ) -> None:

@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from requests.structures import CaseInsensitiveDict
 
 from tests.merchant import Merchant, Reply, Stall
 from tests.wire.conftest import MakeSender, to_loopback
 from tests.wire.test_signing import independent_hmac
 from webhooks.errors import LocalFault, SettingsError
 from webhooks.model import Answer, Refusal, Silence
+from webhooks.process.watchdog import Watchdog
 from webhooks.signing import sign
+from webhooks.wire.addresses import Target
 from webhooks.wire.connection import Connection
 from webhooks.wire.deadline import Deadline
+from webhooks.wire.prepared import Prepared
 from webhooks.wire.sender import Sender, SendingRules
 
 OK = Answer(200, excerpt="ok")
@@ -69,6 +73,40 @@ def test_the_headers_are_ours(merchant: Merchant, sender: Sender) -> None:
     }
 
 
+def test_a_header_is_the_same_in_any_case_and_what_frames_the_request_is_ours(
+    merchant: Merchant, sender: Sender
+) -> None:
+    """One of each goes out, also on a kept connection: the caller's instead of the usual one, ours instead of his."""
+    for _ in range(2):
+        sender.post(merchant.url(), {"content-TYPE": "text/x", "host": "elsewhere", "content-length": "9"}, b"{}")
+    for request in merchant.requests:
+        sent = {name.lower(): value for name, value in request.headers}
+        assert len(sent) == len(request.headers)
+        assert (sent["content-type"], sent["content-length"]) == ("text/x", "2")
+        assert sent["host"] == f"localhost:{merchant.port}"
+
+
+def test_what_is_prepared_for_one_url_serves_no_other(merchant: Merchant, sender: Sender) -> None:
+    """Paths, queries and hosts in turn, each with headers of its own: nothing is left from the one before."""
+    urls = [
+        merchant.url(path, host=host) for host in ("localhost", "h1.merchant.test") for path in ("/a?x=1", "/a?x=2")
+    ]
+    for number in range(8):
+        sender.post(urls[number % 4], {f"X-{number}": "own"}, b"{}")
+    for number, request in enumerate(merchant.requests):
+        assert urls[number % 4] == f"https://{request.header('Host')}{request.path}"
+        assert [name for name, value in request.headers if value == "own"] == [f"X-{number}"]
+
+
+def test_a_name_is_looked_up_and_guarded_for_every_new_connection(merchant: Merchant, make_sender: MakeSender) -> None:
+    """What is kept of a URL says nothing about where its name leads now (I12)."""
+    addresses = iter(["127.0.0.1", "10.0.0.1", "127.0.0.1"])
+    sender = make_sender(resolve=lambda _host: [next(addresses)])
+    merchant.answers(Reply(close=True))
+    told = [sender.post(merchant.url(), {}, b"{}") for _ in range(3)]
+    assert told == [OK, Refusal("address: private, not a public one"), OK]
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "日本", " leading"])
 def test_a_header_that_cannot_be_sent_is_our_fault_and_not_two_headers(
     merchant: Merchant, sender: Sender, value: str
@@ -87,10 +125,13 @@ def test_a_header_that_cannot_be_sent_is_our_fault_and_not_two_headers(
 )
 def test_no_connection_sends_two_lines_for_one(path: str, headers: dict[str, str]) -> None:
     """Whatever was let through above it: not a byte goes out."""
+    target = Target("http", "localhost", 80, None, path)
+    prepared = Prepared(target, ("http", "localhost", 80), CaseInsensitiveDict())
     here, there = socket.socketpair()
     with there:
+        connection = Connection(prepared.key, here, Watchdog().vigil(here))
         with here, pytest.raises(LocalFault) as caught:
-            Connection(("http", "localhost", 80), here).exchange(path, headers, b"", Deadline(timedelta(seconds=5)))
+            connection.exchange(prepared.head(headers, b""), b"", Deadline(timedelta(seconds=5)))
         assert there.recv(100) == b""
     assert "canary" not in str(caught.value)
 

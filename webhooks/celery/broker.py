@@ -21,13 +21,14 @@ def note_beat(app: Celery, host: str) -> None:
     """Leave a sign that beat lives on a host; it goes by itself. Raises BrokerUnavailable."""
     with channel_to(app) as channel:
         key = _beat_of(host)
-        channel.client.pipeline(transaction=False).hset(key, "lives", 1).pexpire(key, BELIEVED).execute()
+        _commands(channel).hset(key, "lives", 1).pexpire(key, BELIEVED).execute()
 
 
 def has_beat(app: Celery, host: str) -> bool:
     """Whether beat has lately sent its sweep from a host, or found one waiting. Raises BrokerUnavailable."""
     with channel_to(app) as channel:
-        return channel.client.hget(_beat_of(host), "lives") is not None
+        (sign,) = _commands(channel).hget(_beat_of(host), "lives").execute()
+        return sign is not None
 
 
 def _beat_of(host: str) -> str:
@@ -40,15 +41,18 @@ def push(app: Celery, ways: Mapping[tuple[str, int], Sequence[str]]) -> None:
     Kombu pushes on the left and workers take from the right, so that the order stays.
     """
     with channel_to(app) as channel:
-        lists = {channel._q_for_pri(*way): texts for way, texts in ways.items()}  # noqa: SLF001 - kombu's own names
-        if len(lists) == 1:
-            ((name, texts),) = lists.items()
-            channel.client.lpush(name, *texts)
-            return
-        pipeline = channel.client.pipeline(transaction=False)
-        for name, texts in lists.items():
-            pipeline.lpush(name, *texts)
-        pipeline.execute()
+        pushed = _commands(channel)
+        for way, texts in ways.items():
+            pushed.lpush(channel._q_for_pri(*way), *texts)  # noqa: SLF001 - kombu's own name for a list
+        pushed.execute()
+
+
+def _commands(channel: Any) -> Any:
+    """Return what sends commands together, on a connection of their own.
+
+    The channel's own connection may have a question out already, whose answer would be taken for theirs.
+    """
+    return channel.client.pipeline(transaction=False)
 
 
 @contextmanager

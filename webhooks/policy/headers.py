@@ -25,12 +25,20 @@ FORBIDDEN_BEGINNINGS = ("content-", "proxy-", "transfer-", "webhook-", "x-webhoo
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return an endpoint's own headers as they may be sent; `InvalidHeader` says what is wrong with which one."""
-    check_number(headers)
-    checked = dict(checked_header(name, value) for name, value in headers.items())
-    twice = _first_twice(checked)
+    check_names(tuple(headers))
+    for name, value in headers.items():
+        check_value(name, value)
+    return dict(headers)
+
+
+def check_names(names: tuple[str, ...]) -> None:
+    """Raise `InvalidHeader` where an endpoint may not have headers of these names together."""
+    check_number(names)
+    for name in names:
+        _check_name(name)
+    twice = _first_twice(names)
     if twice is not None:
         raise InvalidHeader(f"header {twice}: is given twice")
-    return checked
 
 
 def check_number(names: Collection[str]) -> None:
@@ -41,12 +49,22 @@ def check_number(names: Collection[str]) -> None:
 
 def checked_header(name: str, value: str) -> tuple[str, str]:
     """Return the two as they may be sent; `InvalidHeader` says what is wrong, and never quotes the value."""
+    _check_name(name)
+    check_value(name, value)
+    return name, value
+
+
+def _check_name(name: str) -> None:
     if not name or not name.isascii() or not all(each.isalnum() or each in _MARKS for each in name):
         raise InvalidHeader("header: a name is made of letters, digits and hyphens, without blank or colon")
     if len(name) > MAX_NAME:
         raise InvalidHeader(f"header: a name has at most {MAX_NAME} characters")
     if _is_forbidden(name):
         raise InvalidHeader(f"header {name}: is not an endpoint's to set")
+
+
+def check_value(name: str, value: str) -> None:
+    """Raise `InvalidHeader` where the header of this name may not have this value, without quoting it."""
     if not value:
         raise InvalidHeader(f"header {name}: the value is empty")
     if len(value) > MAX_VALUE:
@@ -55,7 +73,6 @@ def checked_header(name: str, value: str) -> tuple[str, str]:
         raise InvalidHeader(f"header {name}: the value has a character that is not printable ASCII")
     if value != value.strip():
         raise InvalidHeader(f"header {name}: the value begins or ends with a blank")
-    return name, value
 
 
 def _is_forbidden(name: str) -> bool:

@@ -2,6 +2,9 @@
 
 Timeouts of sockets restart with every byte, and some libraries know none. The watchdog does not ask who is reading
 what: at the deadline it shuts the connection down, and whoever blocks on it wakes up.
+
+There are two kinds of watch. A `Watch` is begun and released once, whatever becomes of the connection meanwhile. A
+`Vigil` belongs to a connection that serves one exchange after another, and costs next to nothing for each.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import math
 import os
 import socket
 import threading
@@ -33,6 +37,7 @@ class Ends(Protocol):
 
 
 _GRACE_S = 0.5  # for the other end to answer to what was tried before the cut
+_FEW = 64  # entries that are not worth looking through
 
 
 class Watch:
@@ -47,19 +52,19 @@ class Watch:
         self._lock = threading.Lock()
         self._handle: socket.socket | None = socket.socket(fileno=os.dup(connection.fileno()))
 
-    def end(self) -> bool:
-        """Do what comes first, in a thread of its own, or cut. Returns whether there is more to do, after a grace."""
+    def end(self, at: float) -> float | None:
+        """Do what comes first, in a thread of its own, or cut. Returns when there is more to do, after a grace."""
         self.late = True
         first, self._first = self._first, None
-        if first is None or self.released:
+        if first is None or self._handle is None:
             self.cut()
-            return False
+            return None
         try:
             threading.Thread(target=first, name="webhooks-late", daemon=True).start()
         except RuntimeError:  # no thread is to be had: nobody may wait for ever because of that
             self.cut()
-            return False
-        return True
+            return None
+        return at + _GRACE_S
 
     def cut(self) -> None:
         """Shut the connection down, unless it has been released."""
@@ -67,8 +72,7 @@ class Watch:
             if self._handle is not None:
                 self._handle.shutdown(socket.SHUT_RDWR)
 
-    @property
-    def released(self) -> bool:
+    def is_over(self, _at: float) -> bool:
         """Whether nobody watches it any more."""
         return self._handle is None
 
@@ -81,15 +85,78 @@ class Watch:
                 handle.close()
 
 
+class Vigil:
+    """The watch of one connection through all its exchanges, at rest in between.
+
+    It has no descriptor of its own: whoever closes or wraps the socket lets it rest before. And it has one entry with
+    the watchdog, which is looked at again when its time has come, instead of one for each exchange.
+    """
+
+    def __init__(self, watchdog: Watchdog, sock: socket.socket) -> None:
+        self._watchdog = watchdog
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._until = math.inf  # infinite: at rest
+        self._entry = math.inf  # when the watchdog looks at it; infinite: not at all
+
+    def begin(self, until: float) -> None:
+        """Cut the connection at this moment, by `time.monotonic()`, unless it rests by then; the last call counts."""
+        with self._lock:
+            self._until = until
+            late = until < self._entry
+            if late:
+                self._entry = until
+        if late or not self._watchdog.runs:
+            self._watchdog.add(until, self)
+
+    def rest(self) -> None:
+        """Watch it no longer, until it begins again."""
+        with self._lock:
+            self._until = math.inf
+
+    def end(self, at: float) -> float | None:
+        """Cut if the time has come. Returns when to look at it again."""
+        with self._lock:
+            if at != self._entry:  # the entry of an end that was moved forward
+                return None
+            if at < self._until < math.inf:
+                self._entry = self._until
+                return self._until
+            self._entry = math.inf
+            if self._until <= at:
+                self._until = math.inf
+                # Not the socket's own method: that of TLS would take the reader its state away.
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            return None
+
+    def is_over(self, at: float) -> bool:
+        """Whether the entry of this moment says nothing any more; it is taken out then."""
+        with self._lock:
+            if at == self._entry and self._until == math.inf:
+                self._entry = math.inf
+            return at != self._entry
+
+
 class Watchdog:
     """One thread that cuts connections at their deadlines. Safe to use from many threads, and after a fork."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._watched: list[tuple[float, int, Watch]] = []
+        self._watched: list[tuple[float, int, Watch | Vigil]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._look_through_at = _FEW
+
+    @property
+    def runs(self) -> bool:
+        """Whether its thread does: it ends when it is closed, and does not survive a fork."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def vigil(self, sock: socket.socket) -> Vigil:
+        """Return a watch at rest, for a connection that is used again and again."""
+        return Vigil(self, sock)
 
     @contextlib.contextmanager
     def watch(
@@ -109,7 +176,7 @@ class Watchdog:
         """
         watch = Watch(connection, first)
         try:
-            self._add(deadline.at, watch)
+            self.add(deadline.at, watch)
         except BaseException:
             watch.release()
             raise
@@ -119,35 +186,38 @@ class Watchdog:
         """End the thread, once what is watched has been released."""
         with self._changed:
             self._closed = True
-            self._watched = [each for each in self._watched if not each[2].released]
-            heapq.heapify(self._watched)
+            self._drop_what_is_over()
             self._changed.notify()
             thread = None if self._watched else self._thread
         if thread is not None:
             thread.join()
 
-    def _add(self, at: float, watch: Watch) -> None:
+    def add(self, at: float, watch: Watch | Vigil) -> None:
+        """Look at this watch at that moment."""
         with self._changed:
+            if len(self._watched) >= self._look_through_at:
+                self._drop_what_is_over()
             heapq.heappush(self._watched, (at, next(self._numbers), watch))
-            if self._thread is None or not self._thread.is_alive():
+            if not self.runs:
                 self._thread = threading.Thread(target=self._run, name="webhooks-deadlines", daemon=True)
                 self._thread.start()
             elif self._watched[0][2] is watch:
                 self._changed.notify()
 
-    def _has_watches(self) -> bool:
-        """Forget those that come next and have been released: waking up for each would hold up whoever works."""
-        while self._watched and self._watched[0][2].released:
-            heapq.heappop(self._watched)
-        return bool(self._watched)
+    def _drop_what_is_over(self) -> None:
+        """Drop what was released, or it would lie here to its deadline. Next time when there are twice as many."""
+        self._watched = [each for each in self._watched if not each[2].is_over(each[0])]
+        heapq.heapify(self._watched)
+        self._look_through_at = max(_FEW, 2 * len(self._watched))
 
     def _run(self) -> None:
         with self._changed:
-            while self._has_watches() or not self._closed:
+            while self._watched or not self._closed:
                 wait = self._watched[0][0] - time.monotonic() if self._watched else None
                 if wait is not None and wait <= 0:
                     at, number, watch = heapq.heappop(self._watched)
-                    if watch.end():
-                        heapq.heappush(self._watched, (at + _GRACE_S, number, watch))
+                    again = watch.end(at)
+                    if again is not None:
+                        heapq.heappush(self._watched, (again, number, watch))
                 else:
                     self._changed.wait(wait)

@@ -29,6 +29,8 @@ _LONGEST_STATUS_LINE = 8 * 1024
 _STATUS_LINE = re.compile(rb"HTTP/(1\.[01]) +([1-9][0-9]{2})(?:[ \t][^\r]*)?")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BLANKS = b" \t"
+_BLANK_LINES = (b"\n", b"\r\n")
+_CR = 0x0D
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHUNK_SIZE = re.compile(rb"(-?[0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
 _CHUNK_END = re.compile(rb"")
@@ -59,6 +61,7 @@ class StrictResponse:
         self._allowance = MAX_HEAD
         self._buffer = bytearray()
         self._version = b""
+        self._before_waiting: Callable[[], object] | None = None
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reusable = False
@@ -69,7 +72,7 @@ class StrictResponse:
         while self.status < HTTPStatus.OK:
             match = self._line_like(_STATUS_LINE, _LONGEST_STATUS_LINE)
             self._version, self.status = match[1], int(match[2])
-            lines = list(iter(self._line, b""))
+            lines = self._headers()
         if len(lines) > MAX_HEADERS:
             raise http.client.HTTPException("too many headers")
         for line in lines:
@@ -79,8 +82,12 @@ class StrictResponse:
                 self.headers.setdefault(name.decode("ascii").lower(), value.strip(_BLANKS).decode("latin-1"))
         self._allowance = MAX_BODY - len(self._buffer)
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the body as it comes, decoded from chunks and from nothing else; raises where it ends too soon."""
+    def pieces(self, before_waiting: Callable[[], object] | None = None) -> Iterator[bytes]:
+        """Yield the body as it comes, decoded from chunks and from nothing else; raises where it ends too soon.
+
+        `before_waiting` is called once, before anything is asked for that has not come with the head.
+        """
+        self._before_waiting = before_waiting
         yield from self._body()
         said = self.headers.get("connection", "").lower()
         stays_open = "keep-alive" in said if self._version == b"1.0" else "close" not in said
@@ -98,8 +105,7 @@ class StrictResponse:
         while size := int(self._line_like(_CHUNK_SIZE)[1], 16):
             yield from self._take(size if size > 0 else math.inf)
             self._line_like(_CHUNK_END)
-        for _ in iter(self._line, b""):  # trailers say nothing to us
-            pass
+        self._headers()  # trailers say nothing to us
 
     def _take(self, count: float) -> Iterator[bytes]:
         while count > 0:
@@ -109,6 +115,23 @@ class StrictResponse:
             del self._buffer[: len(piece)]
             count -= len(piece)
             yield piece
+
+    def _headers(self) -> list[bytes]:
+        """Return the lines up to the blank one, which is taken with them; a line ends with LF or CRLF."""
+        searched = 0
+        while (end := self._end_of_headers(searched)) == 0:
+            searched = max(0, len(self._buffer) - 2)  # of a blank line's three bytes two may be here
+            self._more()
+        block = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        return [line.removesuffix(b"\r") for line in block.split(b"\n")[:-2]]
+
+    def _end_of_headers(self, searched: int) -> int:
+        """Return how many bytes they have with the blank line, none while it has not come."""
+        if self._buffer.startswith(_BLANK_LINES):
+            return 1 + (self._buffer[0] == _CR)
+        ends = [at + len(blank) for blank in (b"\n\n", b"\n\r\n") if (at := self._buffer.find(blank, searched)) >= 0]
+        return min(ends, default=0)
 
     def _line_like(self, pattern: re.Pattern[bytes], longest: int = MAX_HEAD) -> re.Match[bytes]:
         match = pattern.fullmatch(self._line(longest))
@@ -129,6 +152,9 @@ class StrictResponse:
     def _more(self) -> None:
         if not self._allowance:
             raise TooLarge
+        if self._before_waiting is not None:
+            self._before_waiting()
+            self._before_waiting = None
         try:
             received = self._receive(min(_PIECE, self._allowance))
         except BREAKS:

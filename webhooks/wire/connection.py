@@ -7,13 +7,13 @@ import socket
 import ssl
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable
 from datetime import timedelta
 
 from urllib3.util import wait_for_read
 
-from webhooks.errors import LocalFault
+from webhooks.process.watchdog import Vigil
 from webhooks.wire.answer import BREAKS, StrictResponse
 from webhooks.wire.deadline import Deadline, Phase
 
@@ -21,25 +21,33 @@ Key = tuple[str, str, int]
 """Scheme, host and port: what an idle connection may be reused for."""
 
 
-class Connection:
-    """An open connection to one host, for one request after another."""
+IN_ONE_PIECE = 16 * 1024
+"""Bytes of a request that leave in one piece; the head of a larger one leaves before its body."""
 
-    def __init__(self, key: Key, sock: socket.socket) -> None:
+
+class Connection:
+    """An open connection to one host, for one request after another.
+
+    `vigil` is the watch over it, at rest between exchanges; `offered` is whether it was to resume a TLS session.
+    """
+
+    def __init__(self, key: Key, sock: socket.socket, vigil: Vigil, *, offered: bool = False) -> None:
         self.key = key
         self.sock = sock
+        self.vigil = vigil
+        self.offered = offered
         self.opened_at = self.used_at = time.monotonic()
 
-    def exchange(self, path: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> StrictResponse:
+    def exchange(self, head: bytes, body: bytes, deadline: Deadline) -> StrictResponse:
         """Send one request and return its answer with the body unread; `deadline` counts it once its last byte is out.
 
-        `path` and `headers` go out as they are; LocalFault where one would break the line.
+        `head` is everything up to the blank line, and goes out as it is.
         """
-        head = _head(path, headers)
         self.sock.settimeout(deadline.enter(Phase.SENDING))
         # A server may answer before it has read everything, and close: what it said may still be readable.
         with contextlib.suppress(*BREAKS):
-            self.send(head)
-            self.send(body)
+            for part in (head + body,) if len(head) + len(body) <= IN_ONE_PIECE else (head, body):
+                self.send(part)
             deadline.sent += 1
         self.sock.settimeout(deadline.enter(Phase.HEADERS))
         answer = StrictResponse(self.sock.recv)
@@ -62,18 +70,12 @@ class Connection:
         return not pending and not wait_for_read(self.sock, timeout=0)
 
 
-def _head(path: str, headers: Mapping[str, str]) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if any("\r" in line or "\n" in line for line in lines):
-        raise LocalFault("request: could not be made (a line break in a header)")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
 class IdleConnections:
     """Kept-alive connections of all threads, each handed to one thread at a time.
 
-    At most `total` in all and `per_host` to one host (the longest idle is closed first), none idle for longer than
-    `idle` or older than `age`: a name that moves is looked up again in time.
+    At most `total` in all and `per_host` to one host (the longest idle is closed first), none used again that was idle
+    for longer than `idle` or is older than `age`: a name that moves is looked up again in time. What has been idle for
+    too long is closed when another one is given or taken.
     """
 
     def __init__(self, *, total: int, per_host: int, idle: timedelta, age: timedelta) -> None:
@@ -82,7 +84,8 @@ class IdleConnections:
         self._idle_s = idle.total_seconds()
         self._age_s = age.total_seconds()
         self._lock = threading.Lock()
-        self._kept: list[Connection] = []  # the longest idle first
+        self._kept: OrderedDict[Connection, None] = OrderedDict()  # the longest idle first
+        self._of: dict[Key, list[Connection]] = {}  # the same ones by host, the longest idle first
         self._closed = False
 
     def __len__(self) -> int:
@@ -98,42 +101,63 @@ class IdleConnections:
 
     def give(self, connection: Connection) -> None:
         """Keep a connection whose last answer was read to its end."""
-        connection.used_at = time.monotonic()
+        now = connection.used_at = time.monotonic()
         with self._lock:
-            self._kept.append(connection)
-            dropped = self._excess()
-        for each in dropped:
-            each.close()
+            self._kept[connection] = None
+            of_host = self._of.setdefault(connection.key, [])
+            of_host.append(connection)
+            dropped = [of_host[0]] if len(of_host) > self._per_host else []
+            dropped += [] if self._is_fresh(connection, now) else [connection]
+            for each in dropped:
+                self._remove(each)
+            dropped += self._excess(now)
+        _close_all(dropped)
 
     def close(self) -> None:
         """Close all, and whatever is given back later."""
         with self._lock:
             self._closed = True
-            dropped = self._excess()
-        for each in dropped:
-            each.close()
+            dropped = self._excess(time.monotonic())
+        _close_all(dropped)
 
     def _pop(self, key: Key) -> Connection | None:
+        """Take out the one of this host that was used last: it is the likeliest to be open."""
+        now = time.monotonic()
         with self._lock:
-            dropped = self._excess()
-            found = next((kept for kept in reversed(self._kept) if kept.key == key), None)
-            if found is not None:
-                self._kept.remove(found)
-        for each in dropped:
-            each.close()
+            dropped = self._excess(now)
+            found = None
+            while found is None and (of_host := self._of.get(key)):
+                found = of_host[-1]
+                self._remove(found)
+                if not self._is_fresh(found, now):
+                    dropped.append(found)
+                    found = None
+        _close_all(dropped)
         return found
 
-    def _excess(self) -> list[Connection]:
-        """Take out what must not be kept and return it, to be closed outside the lock."""
-        now = time.monotonic()
-        seen: Counter[Key] = Counter()
-        kept: list[Connection] = []
+    def _excess(self, now: float) -> list[Connection]:
+        """Take out, beginning with the longest idle, what must not be kept; it is to be closed outside the lock."""
         dropped: list[Connection] = []
-        for each in reversed(self._kept):
-            fresh = now - each.used_at < self._idle_s and now - each.opened_at < self._age_s
-            fits = len(kept) < self._total and seen[each.key] < self._per_host
-            keep = fresh and fits and not self._closed
-            (kept if keep else dropped).append(each)
-            seen[each.key] += keep
-        self._kept = kept[::-1]
+        while self._kept:
+            oldest = next(iter(self._kept))
+            if not self._closed and len(self._kept) <= self._total and self._is_fresh(oldest, now):
+                break
+            self._remove(oldest)
+            dropped.append(oldest)
         return dropped
+
+    def _is_fresh(self, connection: Connection, now: float) -> bool:
+        return now - connection.used_at < self._idle_s and now - connection.opened_at < self._age_s
+
+    def _remove(self, connection: Connection) -> None:
+        if connection in self._kept:
+            del self._kept[connection]
+            of_host = self._of[connection.key]
+            of_host.remove(connection)
+            if not of_host:
+                del self._of[connection.key]
+
+
+def _close_all(connections: Iterable[Connection]) -> None:
+    for each in connections:
+        each.close()

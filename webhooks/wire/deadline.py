@@ -21,13 +21,15 @@ class Phase(StrEnum):
 class Deadline:
     """The end of one attempt, the phase it has reached, and how many requests have gone out whole by now.
 
-    Once one has, the merchant may have it, whatever happens to this machine from there on (I4).
+    Once one has, the merchant may have it, whatever happens to this machine from there on (I4). `stale_status` is what
+    a kept connection answered before the request went out again on a fresh one.
     """
 
     def __init__(self, length: timedelta) -> None:
         self.at = time.monotonic() + length.total_seconds()
         self.phase = Phase.DNS
         self.sent = 0
+        self.stale_status: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -39,6 +41,10 @@ class Deadline:
         left = self.remaining()
         self.phase = phase
         return left
+
+    def hasten(self, length: timedelta) -> None:
+        """Have no more time left than this."""
+        self.at = min(self.at, time.monotonic() + length.total_seconds())
 
     def remaining(self) -> float:
         """Return the seconds left, above zero; `TimeoutError` when there are none."""

@@ -21,6 +21,7 @@ from webhooks.wire.answer import StrictResponse
 from webhooks.wire.connection import Connection, Key
 from webhooks.wire.deadline import Deadline, Phase
 from webhooks.wire.resolver import Resolver
+from webhooks.wire.sessions import Sessions
 
 LOCAL_ERRNOS = frozenset(
     {
@@ -68,6 +69,7 @@ class Dialer:
     guard: AddressGuard
     tls: ssl.SSLContext
     watchdog: Watchdog
+    sessions: Sessions
     proxy: Proxy | None = None
 
     def open(self, target: Target, deadline: Deadline) -> Connection:
@@ -77,6 +79,20 @@ class Dialer:
         socket or TLS raised.
         """
         addresses = self._addresses(target, deadline)
+        key = (target.scheme, target.host, target.port)
+        offered = self.sessions.offer(key)
+        try:
+            return self._open(key, target, addresses, deadline, offered)
+        except OSError:
+            if offered is None or deadline.phase is not Phase.TLS:
+                raise
+            # Nothing was sent, and what failed may be what we have tried to resume: once more, as with a stranger.
+            self.sessions.forget(key)
+            return self._open(key, target, addresses, deadline, None)
+
+    def _open(
+        self, key: Key, target: Target, addresses: Sequence[Address], deadline: Deadline, offered: ssl.SSLSession | None
+    ) -> Connection:
         sock = self._dial_proxy(self.proxy, deadline) if self.proxy else _dial(addresses, target.port, deadline)
         try:
             with self.watchdog.watch(sock, deadline):
@@ -85,13 +101,17 @@ class Dialer:
                 if target.scheme == "https":
                     sock.settimeout(deadline.enter(Phase.TLS))
                     # Without an explicit handshake, a socket that was reset by now would come back unencrypted.
-                    secured = self.tls.wrap_socket(sock, server_hostname=target.host, do_handshake_on_connect=False)
-                    sock = secured
+                    sock = secured = self.tls.wrap_socket(
+                        sock,
+                        server_hostname=target.host,
+                        do_handshake_on_connect=False,
+                        session=offered,
+                    )
                     secured.do_handshake()
         except BaseException:
             sock.close()
             raise
-        return Connection(key_of(target), sock)
+        return Connection(key, sock, self.watchdog.vigil(sock), offered=offered is not None)
 
     def _addresses(self, target: Target, deadline: Deadline) -> list[Address]:
         if target.address is not None:
@@ -105,11 +125,6 @@ class Dialer:
             return _dial(addresses, proxy.port, deadline)
         except OSError:
             raise LocalFault("proxy: cannot be reached") from None
-
-
-def key_of(target: Target) -> Key:
-    """Return what a connection for this target may be reused for."""
-    return target.scheme, target.host, target.port
 
 
 def _dial(addresses: Sequence[Address], port: int, deadline: Deadline) -> socket.socket:

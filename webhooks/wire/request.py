@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 
 from webhooks.errors import InvalidHeader, LocalFault
 from webhooks.model import Delivery
-from webhooks.policy.headers import checked_headers
+from webhooks.policy.headers import check_names, check_value
 from webhooks.signing import sign, standard_signature
+
+_check_names = lru_cache(4096)(check_names)
 
 USER_AGENT = "webhook-delivery-worker/0.1"
 
@@ -21,11 +25,20 @@ def signed_headers(delivery: Delivery, moment: datetime) -> dict[str, str]:
     sent.
     """
     try:
-        return _signed(delivery, str(int(moment.timestamp()))) | checked_headers(delivery.headers)
+        return _signed(delivery, str(int(moment.timestamp()))) | _checked(delivery.headers)
     except InvalidHeader as error:
         raise LocalFault(f"endpoint {delivery.endpoint_id}: {error}") from None
     except ValueError as error:
         raise LocalFault(f"signing: {error}") from None
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    """Check as `checked_headers` does. Names are remembered, values are not: they may be secrets."""
+    if headers:
+        _check_names(tuple(headers))
+        for name, value in headers.items():
+            check_value(name, value)
+    return dict(headers)
 
 
 def _signed(delivery: Delivery, timestamp: str) -> dict[str, str]:

@@ -7,36 +7,35 @@ call ends by the deadline, with bounded memory, and leaves the next one unharmed
 from __future__ import annotations
 
 import re
+import resource
 import ssl
-import threading
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from http.cookiejar import DefaultCookiePolicy
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import requests
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from webhooks.errors import LocalFault
 from webhooks.model import Answer, Refusal, Silence
 from webhooks.process.watchdog import Watchdog
 from webhooks.wire.adapter import KEPT_BODY, GuardedAdapter
-from webhooks.wire.addresses import MAX_HOST, AddressGuard, Network, check_url
+from webhooks.wire.addresses import MAX_HOST, AddressGuard, Network, Target
+from webhooks.wire.answer import StrictResponse
 from webhooks.wire.causes import explain
 from webhooks.wire.connection import IdleConnections
 from webhooks.wire.deadline import Deadline
 from webhooks.wire.dialing import Dialer, Proxy
-from webhooks.wire.request import USER_AGENT
+from webhooks.wire.prepared import Prepared, prepare
 from webhooks.wire.resolver import Resolve, Resolver, system_resolve
+from webhooks.wire.sessions import Sessions
 
-DEFAULT_HEADERS = {
-    "User-Agent": USER_AGENT,
-    "Accept": "*/*",
-    "Accept-Encoding": "identity",
-    "Content-Type": "application/json",
-}
+PREPARED = 4096
+"""URLs whose requests are kept prepared, and hosts whose TLS sessions are kept."""
+
 MAX_RETRY_AFTER = 128
 REDIRECTION = 3
 TWICE = 2
@@ -50,18 +49,24 @@ class SendingRules:
 
     `ca_bundle` is a PEM file used in place of requests' own bundle, `proxy_url` an `http://` proxy that every
     connection goes through. `known_name` is looked up only to tell a broken resolver of ours from a merchant's.
+    `body_time` is how long an answer's body may go on after the headers for its connection to be kept, `idle_time` a
+    little less than the minute after which load balancers close. Of `idle_connections` fewer are kept where the process
+    may not open four times as many descriptors. `session_time` is how long a check of a certificate counts for TLS
+    sessions that are resumed.
     """
 
     deadline: timedelta = timedelta(seconds=10)
+    body_time: timedelta = timedelta(seconds=1)
     allow_http: bool = False
     allow_private_addresses: bool = False
     allowed_networks: tuple[Network, ...] = ()
     ca_bundle: Path | None = None
     proxy_url: str | None = None
-    idle_connections: int = 128
+    idle_connections: int = 2000
     idle_connections_per_host: int = 8
-    idle_time: timedelta = timedelta(seconds=20)
+    idle_time: timedelta = timedelta(seconds=55)
     connection_age: timedelta = timedelta(minutes=5)
+    session_time: timedelta = timedelta(hours=1)
     lookups_at_once: int = 64
     known_name: str = "example.com"
 
@@ -82,19 +87,22 @@ class Sender:
         self._rules = rules
         self._watchdog = Watchdog()
         self._idle = IdleConnections(
-            total=rules.idle_connections,
+            total=min(rules.idle_connections, _descriptors() // 4),
             per_host=rules.idle_connections_per_host,
             idle=rules.idle_time,
             age=rules.connection_age,
         )
-        self._dialer = Dialer(
+        dialer = Dialer(
             resolver=Resolver(resolve, at_once=rules.lookups_at_once, known_name=rules.known_name),
             guard=rules.guard,
             tls=_tls(rules.ca_bundle),
             watchdog=self._watchdog,
+            sessions=Sessions(most=PREPARED, longest=rules.session_time),
             proxy=Proxy.parse(rules.proxy_url) if rules.proxy_url else None,
         )
-        self._of_thread = threading.local()
+        self._adapter = GuardedAdapter(dialer, self._idle, rules.body_time)
+        # The rules stay the same as long as the process runs, so what they say of a URL does, too.
+        self._prepared = lru_cache(PREPARED)(partial(prepare, allow_http=rules.allow_http, guard=rules.guard))
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
         """POST the body and return what the merchant answered, or why there is no answer.
@@ -106,50 +114,27 @@ class Sender:
         """
         deadline = Deadline(self._rules.deadline)
         try:
-            result: Answer | Silence | Refusal = _answer(self._send(url, headers, body, deadline))
+            result: Answer | Silence | Refusal = self._send(self._prepared(url), headers, body, deadline)
         except Exception as error:
             result = explain(error, deadline)
         if isinstance(result, Refusal) or deadline.sent < TWICE:
             return result
-        return replace(result, resent=True, stale_status=self._session(deadline)[1].stale_status)
+        return replace(result, resent=True, stale_status=deadline.stale_status)
 
     def close(self) -> None:
         """Close the idle connections; attempts in flight end as they would."""
         self._idle.close()
         self._watchdog.close()
 
-    def _send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> requests.Response:
-        target = check_url(url, allow_http=self._rules.allow_http, guard=self._rules.guard)
-        session, adapter = self._session(deadline)
-        adapter.deadline = deadline
-        request = session.prepare_request(requests.Request("POST", target.origin, headers=dict(headers), data=body))
-        request.url = url  # set past requests, which would write path and query in its own way
-        return session.send(request, allow_redirects=False, stream=False)
-
-    def _session(self, deadline: Deadline) -> tuple[requests.Session, GuardedAdapter]:
-        held: tuple[requests.Session, GuardedAdapter] | None = getattr(self._of_thread, "session", None)
-        if held is None:
-            adapter = GuardedAdapter(self._dialer, self._idle, deadline, allow_http=self._rules.allow_http)
-            held = self._of_thread.session = (_PlainSession(adapter), adapter)
-        return held
+    def _send(self, prepared: Prepared, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> Answer:
+        answer, beginning = self._adapter.send(prepared, prepared.head(headers, body), body, deadline)
+        return _answer(answer, beginning, prepared.target)
 
 
-class _PlainSession(requests.Session):
-    """A session without surroundings and without memory: one adapter, no environment, no cookies, no redirects."""
-
-    def __init__(self, adapter: GuardedAdapter) -> None:
-        super().__init__()
-        self.trust_env = False
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self.headers.clear()
-        self.headers.update(DEFAULT_HEADERS)
-        self.adapters.clear()
-        self.mount("https://", adapter)
-        self.mount("http://", adapter)
-
-    def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
-        """Look at no `Location`: even with redirects off, requests parses it, and a bad one would cost the answer."""
-        return
+def _descriptors() -> int:
+    """Return how many descriptors this process may open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
 def _tls(ca_bundle: Path | None) -> ssl.SSLContext:
@@ -166,37 +151,37 @@ def _tls(ca_bundle: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _answer(response: requests.Response) -> Answer:
-    retry_after, date = response.headers.get("Retry-After"), response.headers.get("Date")
+def _answer(answer: StrictResponse, beginning: bytes, target: Target) -> Answer:
+    retry_after, date = answer.headers.get("retry-after"), answer.headers.get("date")
     return Answer(
-        status=response.status_code,
+        status=answer.status,
         retry_after=_clean(retry_after)[:MAX_RETRY_AFTER] if retry_after is not None else None,
         date=_clean(date)[:MAX_RETRY_AFTER] if retry_after is not None and date is not None else None,
-        redirect_host=_redirect_host(response) if response.status_code // 100 == REDIRECTION else None,
-        excerpt=_excerpt(response),
+        redirect_host=_redirect_host(answer, target) if answer.status // 100 == REDIRECTION else None,
+        excerpt=_excerpt(answer, beginning),
     )
 
 
-def _redirect_host(response: requests.Response) -> str | None:
+def _redirect_host(answer: StrictResponse, target: Target) -> str | None:
     """Return the host that `Location` names; the merchant's own when it names only a path."""
-    location = response.headers.get("Location", "")
+    location = answer.headers.get("location", "")
     try:
-        host = urlsplit(location).hostname or (urlsplit(response.url).hostname if location else None)
+        host = urlsplit(location).hostname or (target.host if location else None)
     except ValueError:
         return None
     return _clean(host)[:MAX_HOST] or None if host else None
 
 
-def _excerpt(response: requests.Response) -> str:
+def _excerpt(answer: StrictResponse, beginning: bytes) -> str:
     """Return the body's beginning as one line of printable text, at most 2 KiB in UTF-8. Nothing is decompressed."""
-    encoding = _clean(response.headers.get("Content-Encoding", "")).lower()
+    encoding = _clean(answer.headers.get("content-encoding", "")).lower()
     if encoding not in {"", "identity"}:
         return f"({encoding[:32]}, not decompressed)"
-    text = _clean(response.content.decode("utf-8", errors="replace"))
+    text = _clean(beginning.decode("utf-8", errors="replace"))
     return text.encode()[:KEPT_BODY].decode("utf-8", errors="ignore")
 
 
 def _clean(text: str) -> str:
     """Keep what can be printed: no control characters, no direction marks, nothing that a log or column chokes on."""
     spaced = _SPACES.sub(" ", text)
-    return "".join(each for each in spaced if each.isprintable()).strip()
+    return (spaced if spaced.isprintable() else "".join(each for each in spaced if each.isprintable())).strip()
