@@ -27,11 +27,10 @@ def publish_all(messages: Sequence[Message], wait: timedelta) -> None:
 
     It takes one round trip where the broker is a Redis. Where it fails, some of them may be there all the same.
     """
-    with told_apart(app):
-        if are_ours(app):
-            _push(messages, wait)
-        else:
-            _send_each(messages, wait)
+    if are_ours(app):
+        _push(messages, wait)
+    else:
+        _send_each(messages, wait)
 
 
 def _push(messages: Sequence[Message], wait: timedelta) -> None:
@@ -46,7 +45,7 @@ def _push(messages: Sequence[Message], wait: timedelta) -> None:
 
 def _send_each(messages: Sequence[Message], wait: timedelta) -> None:
     """Send by Celery's ways, all by one connection."""
-    with app.producer_or_acquire() as producer:
+    with told_apart(app), app.producer_or_acquire() as producer:
         for message in messages:
             queue, rank = _way_of(message)
             options = {"headers": _headers_of(message), "queue": queue, "priority": rank, "producer": producer}
