@@ -72,13 +72,16 @@ def test_the_table_shows_a_ratio_with_what_it_is_against() -> None:
 
 def test_a_post_arrived_when_its_first_bytes_came() -> None:
     """A request is logged at its end; a line that is still being written is left out, and one without a request too."""
-    log = ["100.500 0.250 20001 evt-1\n", "100.600 0.000 20002 evt-2\n", "400\n", "100.700 0.0"]
+    log = ["100.500 0.250 20001 evt-1\n", "100.600 0.000 20002 evt-2\n", "400\n", "100.700 0.000 20002 evt"]
     assert parse(log) == [Arrival(100.25, 20001, "evt-1"), Arrival(100.6, 20002, "evt-2")]
 
 
 def test_of_several_attempts_the_first_arrival_counts() -> None:
     """The log is in the order of the ends, not of the beginnings."""
-    assert first_of_each([Arrival(3.0, 1, "a"), Arrival(2.0, 1, "a"), Arrival(4.0, 1, "b")]) == {"a": 2.0, "b": 4.0}
+    assert first_of_each([Arrival(3.0, 1, "a"), Arrival(2.0, 1, "a"), Arrival(5.0, 1, "a"), Arrival(4.0, 1, "b")]) == {
+        "a": 2.0,
+        "b": 4.0,
+    }
 
 
 def test_without_nginx_one_line_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
