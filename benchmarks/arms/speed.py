@@ -65,7 +65,13 @@ def scale(bench: Bench) -> list[Row]:
     """One, two and four worker processes, each pinned to a core, the first to the first."""
     rates = {count: drained(bench, QUEUED * 2 // 3, count, pinned=True) for count in (1, 2, 4)}
     return [
-        Row("scale", f"{count} processes", {"1/s": each}, each / rates[1], "one process")
+        Row(
+            "scale",
+            f"{count} worker process{'' if count == 1 else 'es'}",
+            {"1/s": each},
+            each / rates[1],
+            "one process",
+        )
         for count, each in rates.items()
     ]
 
