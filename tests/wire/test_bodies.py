@@ -12,7 +12,7 @@ import pytest
 from tests.merchant import Close, Drip, Merchant, Reply, Stall, Step
 from tests.wire.conftest import MakeSender
 from webhooks.model import Answer
-from webhooks.process.watchdog import Standing
+from webhooks.process.watchdog import Vigil
 from webhooks.wire.sender import Sender, SendingRules
 
 LONG = timedelta(seconds=60)
@@ -84,13 +84,13 @@ def test_a_body_that_has_come_with_its_head_is_not_watched_again(
 ) -> None:
     """One watch for each exchange, on a fresh connection as on a kept one."""
     begun: list[float] = []
-    begin = Standing.begin
+    begin = Vigil.begin
 
-    def counted(self: Standing, until: float) -> None:
+    def counted(self: Vigil, until: float) -> None:
         begun.append(until)
         begin(self, until)
 
-    monkeypatch.setattr(Standing, "begin", counted)
+    monkeypatch.setattr(Vigil, "begin", counted)
     merchant.answers(Reply.raw(HEAD + b"Content-Length: 6\r\n\r\nso far"), Reply.raw(CHUNKED + b"1\r\na\r\n0\r\n\r\n"))
     for _ in range(3):
         sender.post(merchant.url(), {}, b"{}")

@@ -40,7 +40,7 @@ class Line(Connection):
 
     def __init__(self, key: Key) -> None:
         here, self.there = socket.socketpair()
-        super().__init__(key, here, Watchdog().standing(here))
+        super().__init__(key, here, Watchdog().vigil(here))
         self.closed = False
 
     def close(self) -> None:
@@ -173,12 +173,12 @@ def test_exchanges_on_one_connection_have_one_entry_with_the_watchdog(dog: Watch
     """A thousand exchanges within one deadline pile up nothing."""
     here, there = socket.socketpair()
     with here, there:
-        standing = dog.standing(here)
+        vigil = dog.vigil(here)
         for number in range(1000):
-            standing.begin(time.monotonic() + FAR + number)
-            standing.rest()
+            vigil.begin(time.monotonic() + FAR + number)
+            vigil.rest()
         assert len(dog._watched) == 1
-        standing.begin(time.monotonic())
+        vigil.begin(time.monotonic())
         assert there.recv(1) == b""
 
 
@@ -187,14 +187,14 @@ def test_a_watch_at_rest_cuts_nothing(dog: Watchdog) -> None:
     here, there = socket.socketpair()
     other, far = socket.socketpair()
     with here, there, other, far:
-        standing, later = dog.standing(here), dog.standing(other)
-        standing.begin(time.monotonic() + 0.01)
-        standing.rest()
+        vigil, later = dog.vigil(here), dog.vigil(other)
+        vigil.begin(time.monotonic() + 0.01)
+        vigil.rest()
         later.begin(time.monotonic() + 0.05)
         assert far.recv(1) == b""
         here.sendall(b"x")
         assert there.recv(1) == b"x"
-        standing.begin(time.monotonic() + 0.01)
+        vigil.begin(time.monotonic() + 0.01)
         assert there.recv(1) == b""
 
 
@@ -202,16 +202,16 @@ def test_an_end_that_moves_back_is_kept_to(dog: Watchdog) -> None:
     """The entry comes up at the first end, and is put off to the second; one that moves forward counts at once."""
     here, there = socket.socketpair()
     with here, there:
-        standing = dog.standing(here)
-        standing.begin(time.monotonic() + 0.01)
-        standing.begin(end := time.monotonic() + 0.1)
+        vigil = dog.vigil(here)
+        vigil.begin(time.monotonic() + 0.01)
+        vigil.begin(end := time.monotonic() + 0.1)
         assert there.recv(1) == b""
         assert time.monotonic() >= end
     here, there = socket.socketpair()
     with here, there:
-        standing = dog.standing(here)
-        standing.begin(time.monotonic() + FAR)
-        standing.begin(time.monotonic() + 0.01)
+        vigil = dog.vigil(here)
+        vigil.begin(time.monotonic() + FAR)
+        vigil.begin(time.monotonic() + 0.01)
         assert there.recv(1) == b""
 
 
@@ -222,9 +222,9 @@ def test_watches_that_were_released_do_not_pile_up(dog: Watchdog) -> None:
     with here, there, mine, far:
         out = [dog.start(here, Ends(time.monotonic() + FAR)) for _ in range(100)]
         late = dog.start(mine, Ends(time.monotonic() + 0.3))
-        standing = dog.standing(mine)
-        standing.begin(time.monotonic() + FAR)
-        standing.rest()
+        vigil = dog.vigil(mine)
+        vigil.begin(time.monotonic() + FAR)
+        vigil.rest()
         for _ in range(10_000):
             dog.start(here, Ends(time.monotonic() + FAR)).release()
         assert len(dog._watched) < 1000
@@ -238,10 +238,10 @@ def test_a_watch_begins_again_after_its_entry_was_dropped() -> None:
     dog = Watchdog()
     here, there = socket.socketpair()
     with here, there:
-        standing = dog.standing(here)
-        standing.begin(time.monotonic() + FAR)
-        standing.rest()
+        vigil = dog.vigil(here)
+        vigil.begin(time.monotonic() + FAR)
+        vigil.rest()
         dog.close()
         assert not dog.runs
-        standing.begin(time.monotonic() + 0.01)
+        vigil.begin(time.monotonic() + 0.01)
         assert there.recv(1) == b""

@@ -129,7 +129,7 @@ def test_no_connection_sends_two_lines_for_one(path: str, headers: dict[str, str
     prepared = Prepared(target, ("http", "localhost", 80), CaseInsensitiveDict())
     here, there = socket.socketpair()
     with there:
-        connection = Connection(prepared.key, here, Watchdog().standing(here))
+        connection = Connection(prepared.key, here, Watchdog().vigil(here))
         with here, pytest.raises(LocalFault) as caught:
             connection.exchange(prepared.head(headers, b""), b"", Deadline(timedelta(seconds=5)))
         assert there.recv(100) == b""

@@ -4,7 +4,7 @@ Timeouts of sockets restart with every byte, and some libraries know none. The w
 what: at the deadline it shuts the connection down, and whoever blocks on it wakes up.
 
 There are two kinds of watch. A `Watch` is begun and released once, whatever becomes of the connection meanwhile. A
-`Standing` one belongs to a connection that serves one exchange after another, and costs next to nothing for each.
+`Vigil` one belongs to a connection that serves one exchange after another, and costs next to nothing for each.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Watch:
                 handle.close()
 
 
-class Standing:
+class Vigil:
     """The watch of one connection through all its exchanges, at rest in between.
 
     It has no descriptor of its own: whoever closes or wraps the socket lets it rest before. And it has one entry with
@@ -143,7 +143,7 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._watched: list[tuple[float, int, Watch | Standing]] = []
+        self._watched: list[tuple[float, int, Watch | Vigil]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -154,9 +154,9 @@ class Watchdog:
         """Whether its thread does: it ends when it is closed, and does not survive a fork."""
         return self._thread is not None and self._thread.is_alive()
 
-    def standing(self, sock: socket.socket) -> Standing:
+    def vigil(self, sock: socket.socket) -> Vigil:
         """Return a watch at rest, for a connection that is used again and again."""
-        return Standing(self, sock)
+        return Vigil(self, sock)
 
     @contextlib.contextmanager
     def watch(
@@ -192,7 +192,7 @@ class Watchdog:
         if thread is not None:
             thread.join()
 
-    def add(self, at: float, watch: Watch | Standing) -> None:
+    def add(self, at: float, watch: Watch | Vigil) -> None:
         """Look at this watch at that moment."""
         with self._changed:
             if len(self._watched) >= self._look_through_at:

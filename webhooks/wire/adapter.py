@@ -64,7 +64,7 @@ class GuardedAdapter:
     ) -> tuple[StrictResponse, bytes]:
         reusable = False
         try:
-            connection.standing.begin(deadline.at)
+            connection.vigil.begin(deadline.at)
             answer = connection.exchange(head, body, deadline)
             if reused and answer.status in OF_THE_CONNECTION:
                 raise Stale(answer.status)
@@ -73,7 +73,7 @@ class GuardedAdapter:
             if not reused:
                 self._dialer.sessions.keep(connection)
         finally:
-            connection.standing.rest()
+            connection.vigil.rest()
             if reusable:
                 self._idle.give(connection)
             else:
@@ -86,7 +86,7 @@ class GuardedAdapter:
 
         def hasten() -> None:
             deadline.hasten(self._body_time)
-            connection.standing.begin(deadline.at)
+            connection.vigil.begin(deadline.at)
             connection.sock.settimeout(deadline.remaining())
 
         with contextlib.suppress(Exception):

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from urllib3.util import wait_for_read
 
-from webhooks.process.watchdog import Standing
+from webhooks.process.watchdog import Vigil
 from webhooks.wire.answer import BREAKS, StrictResponse
 from webhooks.wire.deadline import Deadline, Phase
 
@@ -28,13 +28,13 @@ AT_ONCE = 16 * 1024
 class Connection:
     """An open connection to one host, for one request after another.
 
-    `standing` is the watch over it, at rest between exchanges; `offered` is whether it was to resume a TLS session.
+    `vigil` is the watch over it, at rest between exchanges; `offered` is whether it was to resume a TLS session.
     """
 
-    def __init__(self, key: Key, sock: socket.socket, standing: Standing, *, offered: bool = False) -> None:
+    def __init__(self, key: Key, sock: socket.socket, vigil: Vigil, *, offered: bool = False) -> None:
         self.key = key
         self.sock = sock
-        self.standing = standing
+        self.vigil = vigil
         self.offered = offered
         self.opened_at = self.used_at = time.monotonic()
 

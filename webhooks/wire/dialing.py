@@ -111,7 +111,7 @@ class Dialer:
         except BaseException:
             sock.close()
             raise
-        return Connection(key, sock, self.watchdog.standing(sock), offered=offered is not None)
+        return Connection(key, sock, self.watchdog.vigil(sock), offered=offered is not None)
 
     def _addresses(self, target: Target, deadline: Deadline) -> list[Address]:
         if target.address is not None:
