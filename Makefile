@@ -48,6 +48,6 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Speed, as ratios taken in one run.
+# Speed, as ratios taken in one run; needs nginx. ONLY="fairness held" runs some arms, QUICK=1 one round instead of three.
 bench: $(STAMP)
-	$(BIN)/python -W ignore -m benchmarks
+	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(QUICK),--quick)

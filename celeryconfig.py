@@ -4,8 +4,8 @@ Any Celery setting by its own name. What deliveries depend on (acknowledging lat
 visibility timeout) is set by `webhooks/celery/app.py`, and setting it here is refused at start.
 """
 
-# Threads of one worker process: each waits for one merchant's answer, up to 10 s. More than WEBHOOKS_LANE, so that no
-# one merchant can take them all. Start more processes for more cores.
+# Places of one worker process; an attempt whose merchant is silent keeps its thread and gives its place away. More than
+# WEBHOOKS_LANE, so that no one merchant can take them all. Start more processes for more cores.
 worker_concurrency = 40
 
 # One message in hand for each thread: what is taken early cannot be taken by an idle worker.

@@ -1,201 +1,95 @@
 """`make bench`: what our promises cost, as ratios of figures taken in one run on one machine.
 
-Seconds differ from machine to machine; how much slower than a bare Celery task we are, and whether a neighbour or a
-backlog is felt, differs less.
+Seconds differ from machine to machine; how much slower than a plain Celery task we are, and whether a neighbour or a
+backlog is felt, differs less. How each arm measures stands in `benchmarks/README.md`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
+import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cryptography.fernet import Fernet
-from sqlalchemy import text
+from benchmarks import merchants
+from benchmarks.figures import Row, as_json, merged, table
 
-from tests.merchant import Merchant, Reply, Request, Stall, TestCA
-from webhooks import app, deliver, parts
-from webhooks.demo.embedded import Servers
-from webhooks.demo.stage import Stage, wait_until
-from webhooks.ledger import schema
-from webhooks.model import Changes
-
-EVENT = {"type": "payment.status_changed", "status": "paid", "payment_id": "pay_1", "external_id": "order-1"}
-DELIVERIES = 1500
-HELD = 100_000
+RESULTS = Path(__file__).parent / "results.json"
+ROUNDS = 3
+ARMS = ("throughput", "producer", "latency", "fairness", "recovery", "held", "cost", "scale", "crowding")
+ONCE = ("held", "cost")  # filled or counted once: what they compare is within the round
 
 
-class Bench:
-    """Servers, merchants and a place for processes."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the arms that are asked for, print their table, and keep it."""
+    asked = _asked(words)
+    if not merchants.found():
+        print(merchants.MISSING, file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
+    from benchmarks.bench import Bench  # noqa: PLC0415 - it loads the package, which is not needed to say no
 
-    def __init__(self, stack: ExitStack) -> None:
-        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhooks-bench-")))
-        self.servers = stack.enter_context(Servers())
-        self.ca = TestCA(self.folder)
-        self.stack = stack
-        self.environment = {
-            "WEBHOOKS_DATABASE_URL": self.servers.postgres.url(),
-            "WEBHOOKS_BROKER_URL": self.servers.redis.url,
-            "WEBHOOKS_SECRETS_KEY": Fernet.generate_key().decode(),
-            "WEBHOOKS_CA_BUNDLE": str(self.ca.pem),
-            "WEBHOOKS_ALLOW_PRIVATE_ADDRESSES": "true",
-        }
-        os.environ |= self.environment | {"BARE_BROKER_URL": self.servers.redis.url}
-        schema.upgrade(parts.database())
-
-    def merchant(self, merchant_id: str) -> Merchant:
-        """Start and register a merchant that answers 200 at once."""
-        merchant = self.stack.enter_context(Merchant(self.ca))
-        parts.endpoints().set(merchant_id, Changes(url=merchant.url(), secret="a secret"))
-        return merchant
-
-    def stage(self, **settings: str) -> Stage:
-        """Make a place for processes."""
-        return Stage(self.folder, self.environment | {"BARE_BROKER_URL": self.servers.redis.url} | settings)
-
-
-def rate(requests: list[Request]) -> float:
-    """Return POSTs a second between the first and the last."""
-    times = sorted(request.at.timestamp() for request in requests)
-    return (len(times) - 1) / (times[-1] - times[0])
-
-
-def accepting(_bench: Bench) -> tuple[float, float]:
-    """Accept: `deliver.delay` against a bare task's `delay`, calls a second."""
-    ours = per_second(lambda: deliver.delay({**EVENT, "merchant_id": "acme"}))
-    return ours, bare_accepting()
-
-
-def bulk(_bench: Bench) -> tuple[float, float]:
-    """Accept many: `deliver.many` of 1,000 against a bare task's `delay`, events a second."""
-    events = [{**EVENT, "merchant_id": "acme"}] * 1000
-    return 1000 * per_second(lambda: deliver.many(events), 5), bare_accepting()
-
-
-def bare_accepting() -> float:
-    """Return the rate at which a bare task is sent, and leave everything empty."""
-    from benchmarks.bare import post  # noqa: PLC0415 - it reads the environment
-
-    bare = per_second(lambda: post.delay("https://localhost/", json.dumps(EVENT)))
-    with app.connection_for_write() as connection:
-        connection.default_channel.queue_purge("bare")
-        connection.default_channel.queue_purge("deliveries")
-    parts.database().rows(text("TRUNCATE deliveries CASCADE"))
-    return bare
-
-
-def per_second(call: Callable[[], object], count: int = 500) -> float:
-    """Return how often a second something can be called."""
-    call()
-    started = time.perf_counter()
-    for _ in range(count):
-        call()
-    return count / (time.perf_counter() - started)
-
-
-def delivering(bench: Bench) -> tuple[float, float]:
-    """Deliver: one of our worker processes against one with the bare task, POSTs a second out of a full queue."""
-    from benchmarks.bare import post  # noqa: PLC0415
-
-    merchant = bench.merchant("acme")
-    for _ in range(DELIVERIES):
-        deliver.delay({**EVENT, "merchant_id": "acme"})
-    with bench.stage() as stage:
-        stage.worker("ours", "-Q", "deliveries", "--without-mingle")
-        merchant.wait_for(DELIVERIES, timeout=120)
-    ours = rate(merchant.requests)
-    merchant.forget()
-    for _ in range(DELIVERIES):
-        post.delay(merchant.url(), json.dumps(EVENT))
-    with bench.stage() as stage:
-        command = ["-m", "celery", "-A", "benchmarks.bare", "worker", "-l", "INFO", "--without-mingle"]
-        stage.run("bare", *command, ready=" ready.")
-        merchant.wait_for(DELIVERIES, timeout=120)
-    return ours, rate(merchant.requests)
-
-
-def crowding(bench: Bench) -> tuple[float, float]:
-    """Crowd: two workers on one merchant's backlog, with the lane of 10 against no lane, POSTs a second."""
-    merchant = bench.merchant("crowd")
-    return tuple(backlog_rate(bench, merchant, lane) for lane in (10, 1000))  # type: ignore[return-value]
-
-
-def backlog_rate(bench: Bench, merchant: Merchant, lane: int) -> float:
-    """Return the rate at which two workers work off a full queue for one merchant."""
-    merchant.forget()
-    for _ in range(DELIVERIES):
-        deliver.delay({**EVENT, "merchant_id": "crowd"})
-    with bench.stage(WEBHOOKS_LANE=str(lane)) as stage:
-        stage.beat()
-        stage.worker(f"one-{lane}", "--without-mingle")
-        stage.worker(f"two-{lane}", "--without-mingle")
-        merchant.wait_for(DELIVERIES, timeout=120)
-    return rate(merchant.requests)
-
-
-def sweeping(bench: Bench) -> tuple[float, float]:
-    """Sweep: an idle tick with 100,000 held deliveries of a dead merchant against one with none, ticks a second."""
-    from tests.integration.test_breaker import pause  # noqa: PLC0415
-
-    parts.database().rows(text("TRUNCATE deliveries CASCADE"))
-    idle = per_second(parts.sweeper().tick, 200)
-    bench.merchant("dead")
-    parts.database().rows(
-        text(
-            "INSERT INTO deliveries (id, merchant_id, type, money, body, body_sha256, state, held_for, due_at,"
-            " accepted_at, expires_at) SELECT 'held-' || n, 'dead', 'refund.completed', true, '{}', sha256('{}'),"
-            " 'held', 'breaker', now(), now(), now() + interval '30 days' FROM generate_series(1, :count) AS n"
-        ),
-        {"count": HELD},
-    )
-    pause(parts.gate(), "dead")
-    return per_second(parts.sweeper().tick, 200), idle
-
-
-def neighbouring(bench: Bench) -> tuple[float, float]:
-    """Neighbour: a healthy merchant's latency while another takes 2 s for each of 300, against alone; median, 1/s."""
-    parts.database().rows(text("TRUNCATE deliveries CASCADE"))
-    healthy, slow = bench.merchant("healthy"), bench.merchant("slow")
-    slow.answer_with(lambda _request: Reply.raw(Stall(2), b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
-    with bench.stage() as stage:
-        stage.worker("neighbours", "--without-mingle")
-        stage.beat()
-        alone = latency(healthy)
-        for _ in range(300):
-            deliver.delay({**EVENT, "merchant_id": "slow"})
-        wait_until(lambda: len(slow.requests) >= 10, "the slow one is at work")
-        beside = latency(healthy)
-    return 1 / beside, 1 / alone
-
-
-def latency(merchant: Merchant) -> float:
-    """Return the median time from `deliver.delay` to the merchant, in seconds."""
-    merchant.forget()
-    measured = []
-    for number in range(1, 31):
-        started = time.time()
-        deliver.delay({**EVENT, "merchant_id": "healthy"})
-        merchant.wait_for(number)
-        measured.append(merchant.requests[-1].at.timestamp() - started)
-    return statistics.median(measured)
-
-
-def main() -> None:
-    """Run every benchmark and print its ratio."""
-    print(f"{'':<12}{'ours, 1/s':>12}{'other, 1/s':>12}{'ratio':>8}")
+    rounds = 1 if asked.quick else ROUNDS
+    print(f"{os.cpu_count()} cores, {'ONE ROUND ONLY (quick)' if asked.quick else f'medians of {rounds} rounds'}")
+    rows: list[Row] = []
+    kept: dict[str, list[list[Row]]] = {}
+    began = time.monotonic()
     with ExitStack() as stack:
         bench = Bench(stack)
-        for measure in (accepting, bulk, delivering, crowding, sweeping, neighbouring):
-            ours, other = measure(bench)
-            print(f"{measure.__name__:<12}{ours:>12.1f}{other:>12.1f}{ours / other:>8.2f}   {measure.__doc__}")
-            sys.stdout.flush()
+        for name in ARMS:
+            if not asked.names or name in asked.names:
+                arm = _arms()[name]
+                kept[name] = [arm(bench) for _ in range(1 if name in ONCE else rounds)]
+                found = merged(kept[name])
+                rows += found
+                print(table(found), flush=True)
+    _keep(rows, kept, rounds)
+    print(f"{time.monotonic() - began:.0f} s; kept in benchmarks/{RESULTS.name}")
+    return 0
+
+
+def _asked(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="Speed, as ratios taken in one run.")
+    parser.add_argument("names", nargs="*", help=f"which arms; all, if none is named: {', '.join(ARMS)}")
+    parser.add_argument("--quick", action="store_true", help="one round instead of three")
+    asked = parser.parse_args(words)
+    unknown = [name for name in asked.names if name not in ARMS]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(ARMS)}")
+    return asked
+
+
+def _arms() -> Mapping[str, Callable[..., list[Row]]]:
+    from benchmarks.arms import cost, fairness, held, speed  # noqa: PLC0415 - they read the environment
+
+    return {
+        "throughput": speed.throughput,
+        "producer": speed.producer,
+        "latency": speed.latency,
+        "fairness": fairness.fairness,
+        "recovery": fairness.recovery,
+        "held": held.held,
+        "cost": cost.cost,
+        "scale": speed.scale,
+        "crowding": speed.crowding,
+    }
+
+
+def _keep(rows: Sequence[Row], kept: Mapping[str, Sequence[Sequence[Row]]], rounds: int) -> None:
+    result = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+        "rows": as_json(rows),
+        "each round": {name: [as_json(each) for each in of] for name, of in kept.items()},
+    }
+    RESULTS.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,11 +6,12 @@ Times are microseconds; what ends at t is over when the clock says t.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from math import ceil
 
-from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Wait
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Slow, Wait
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, BreakerState, Effect
 
@@ -37,33 +38,40 @@ class BreakerModel:
     leases: dict[str, tuple[int, Admitted]] = field(default_factory=dict)  # delivery id → end, admission
     slots: dict[str, int] = field(default_factory=dict)  # slot → end
     counted: list[tuple[int, bool]] = field(default_factory=list)  # bucket, failed
+    width: int | None = None  # what it has earned
+    heard: int | None = None  # when it last answered, or failed quickly
+    pace: int = 0
+    tokens: Fraction | None = None  # at that time; None while nobody has paid with one
+    paid: int = 0
 
-    def admit(self, now: int, delivery: str, slot: str | None) -> Admitted | Held | Busy:
+    def admit(self, now: int, delivery: str, slot: str | None, *, slow: bool) -> Admitted | Held | Busy | Slow:
         """Say whether an attempt may start now."""
         self._forget_what_ended(now)
         if delivery in self.leases:
             return Busy()
         if self.state is BreakerState.WORKING:
-            return self._lease(now, delivery) if self._finds_place(slot) else Held(HeldFor.LANE)
+            why = self._why_no_place(now, slot)
+            if why:
+                return Held(why)
+            return self._lease(now, delivery) if slow or not self._is_slow(now) else Slow(self._keep(now, 1)[0])
         if self._probe_due(now, slot) > now:
             return Held(HeldFor.BREAKER)
+        if self._is_slow(now) and not slow:
+            return Slow(self._offer_probe(now))
         self.state, self.offered_until = BreakerState.PROBING, 0
         self.prober = self._lease(now, delivery, probe=True)
         return self.prober
 
-    def report(self, now: int, admitted: Admitted, effect: Effect) -> Report:
+    def report(self, now: int, admitted: Admitted, effect: Effect, took: timedelta | None) -> Report:
         """Hear how it went."""
         self._forget_what_ended(now)
         holder = next((delivery for delivery, (_, lease) in self.leases.items() if lease == admitted), None)
         if holder is None:
             return Report()
         del self.leases[holder]
-        if self.state is BreakerState.WORKING:
-            return self._hear(now, effect) if self._is_of_this_epoch(admitted) else Report()
-        if admitted != self.prober:
-            return Report()
-        self.prober = None
-        return self._hear_probe(now, effect)
+        if took is not None and effect is not Effect.NOTHING:
+            self._learn(now, effect, took // US)
+        return replace(self._move(now, admitted, effect), slow=self._is_slow(now))
 
     def offer(self, now: int) -> Offer:
         """Say what may be done with held deliveries."""
@@ -71,12 +79,10 @@ class BreakerModel:
         if self.state is BreakerState.WORKING:
             self.release = self.rules.lane if self.release is None else self.release
             slots = self._grant(now, self.rules.lane)
-            return MayRelease(slots) if slots else Wait()
+            return MayRelease(slots, slow=self._is_slow(now)) if slots else Wait()
         if self._probe_due(now, None) > now:
             return Wait()
-        self.state, self.prober = BreakerState.PROBING, None
-        self.offered_until = now + self.rules.slot_lease // US
-        return MayProbe(f"probe:{self.offered_until}")
+        return MayProbe(self._offer_probe(now), slow=self._is_slow(now))
 
     def drained(self, unused: tuple[str, ...]) -> None:
         """Nothing is held any more."""
@@ -108,26 +114,101 @@ class BreakerModel:
             in_flight=sum(end > now for end, _ in self.leases.values()),
             slots=sum(end > now for end in self.slots.values()),
             release=self.release,
+            width=self._width_now(now),
+            pace=self.pace * US,
+            slow=self._is_slow(now),
         )
 
     def moments_of_interest(self) -> set[int]:
         """Return when something ends or leaves the window: a walk steps to these and to either side of them."""
         width = self._bucket_width
         ends = {self.pause_ends, self.offered_until, *self.slots.values(), *(end for end, _ in self.leases.values())}
-        return ends | {(bucket + self.rules.buckets) * width for bucket, _ in self.counted}
+        slow = {since + self.rules.slow_after // US for since in (*self._started(), self.heard or 0)}
+        forgotten = {(self.heard or 0) + self.rules.remembered_quick // US}
+        return ends | slow | forgotten | {(bucket + self.rules.buckets) * width for bucket, _ in self.counted}
 
-    def _finds_place(self, slot: str | None) -> bool:
-        if slot in self.slots:
-            del self.slots[slot]
-            return True
-        taken = len(self.leases) + len(self.slots)
-        if self.release is None:
-            self.release = self.rules.lane if taken >= self.rules.lane else None
-            return taken < self.rules.lane
+    def moment_of_tokens(self, number: int) -> int:
+        """Return when its rate will allow so many attempts."""
+        if self.tokens is None or self.rules.token is None:
+            return 0
+        return self.paid + ceil((number - self.tokens) * (self.rules.token // US))
+
+    def _why_no_place(self, now: int, slot: str | None) -> HeldFor | None:
         if slot and self.slots:
-            del self.slots[min(self.slots, key=lambda kept: (self.slots[kept], kept))]
-            return True
-        return bool(slot) and taken < self.release
+            oldest = min(self.slots, key=lambda kept: (self.slots[kept], kept))
+            del self.slots[slot if slot in self.slots else oldest]
+            return None
+        why = None
+        if self._tokens_now(now) < 1:
+            why = HeldFor.RATE
+        elif self._room(now) < 1 or (self.release is not None and not slot):
+            why = HeldFor.LANE
+        if why is None:
+            self._pay(now, 1)
+        elif self.release is None:
+            self.release = self.rules.lane
+        return why
+
+    def _started(self) -> list[int]:
+        return [end - self.rules.lease // US for end, _ in self.leases.values()]
+
+    def _is_slow(self, now: int) -> bool:
+        started = [now - since for since in self._living(now)]
+        return max([self.pace, *started]) >= self.rules.slow_after // US
+
+    def _living(self, now: int) -> list[int]:
+        return [since for since in self._started() if since + self.rules.lease // US > now]
+
+    def _width_now(self, now: int) -> int:
+        """Return what it has earned, unless that is long ago, or nothing at all came from it for a while."""
+        living = self._living(now)
+        if living and all(now - since >= self.rules.slow_after // US for since in (min(living), self.heard or 0)):
+            return self.rules.narrow
+        return self._earned(now)
+
+    def _earned(self, now: int) -> int:
+        if self.heard is None or self.width is None or now >= self.heard + self.rules.remembered_quick // US:
+            return self.rules.narrow
+        return self.width
+
+    def _learn(self, now: int, effect: Effect, took: int) -> None:
+        self.pace = (self.pace * 3 + took) // 4
+        if effect is not Effect.FAILURE:
+            self.width, self.heard = min(self._earned(now) + 1, self.rules.lane), now
+        elif took < self.rules.slow_after // US:
+            self.width, self.heard = min(self._earned(now), self.rules.lane), now
+        else:
+            self.width = self.rules.narrow
+
+    def _room(self, now: int) -> int:
+        places = [self.rules.lane, self._width_now(now), *([] if self.release is None else [self.release])]
+        return min(places) - len(self.leases) - len(self.slots)
+
+    def _tokens_now(self, now: int) -> Fraction:
+        """Return as many as have come since somebody paid, at most those of a second, or one."""
+        if not self.rules.token or not self.rules.burst:
+            return Fraction(self.rules.lane)
+        most = Fraction(self.rules.burst // US, self.rules.token // US)
+        return (
+            most if self.tokens is None else min(self.tokens + Fraction(now - self.paid, self.rules.token // US), most)
+        )
+
+    def _pay(self, now: int, number: int) -> None:
+        if self.rules.token:
+            self.tokens, self.paid = self._tokens_now(now) - number, now
+
+    def _move(self, now: int, admitted: Admitted, effect: Effect) -> Report:
+        if self.state is BreakerState.WORKING:
+            return self._hear(now, effect) if self._is_of_this_epoch(admitted) else Report()
+        if admitted != self.prober:
+            return Report()
+        self.prober = None
+        return self._hear_probe(now, effect)
+
+    def _offer_probe(self, now: int) -> str:
+        self.state, self.prober = BreakerState.PROBING, None
+        self.offered_until = now + self.rules.slot_lease // US
+        return f"probe:{self.offered_until}"
 
     def _probe_due(self, now: int, slot: str | None) -> int:
         if self.state is BreakerState.PAUSED:
@@ -153,13 +234,13 @@ class BreakerModel:
             self.slots.clear()
             self.release = None
             return Report(opened=True)
-        return Report(slots=self._pace(now, effect))
+        return Report(slots=self._go_on(now, effect))
 
     def _trips(self) -> bool:
         share = Fraction(sum(failed for _, failed in self.counted), len(self.counted))
         return len(self.counted) >= self.rules.min_attempts and share >= Fraction(self.rules.failure_percent, 100)
 
-    def _pace(self, now: int, effect: Effect) -> tuple[str, ...]:
+    def _go_on(self, now: int, effect: Effect) -> tuple[str, ...]:
         if self.release is None:
             return ()
         if effect is Effect.SUCCESS:
@@ -191,12 +272,15 @@ class BreakerModel:
         self._begin_epoch(now)
 
     def _grant(self, now: int, limit: int) -> tuple[str, ...]:
-        assert self.release
-        room = self.release - len(self.leases) - len(self.slots)
+        number = max(min(self._room(now), limit, int(self._tokens_now(now))), 0)
+        self._pay(now, number)
+        return self._keep(now, number)
+
+    def _keep(self, now: int, number: int) -> tuple[str, ...]:
         end = now + self.rules.slot_lease // US
-        granted = tuple(f"slot:{end}:{number + 1}" for number in range(min(room, limit)))
-        self.slots.update(dict.fromkeys(granted, end))
-        return granted
+        slots = tuple(f"slot:{end}:{nth + 1}" for nth in range(number))
+        self.slots.update(dict.fromkeys(slots, end))
+        return slots
 
     def _forget_what_ended(self, now: int) -> None:
         self.leases = {delivery: lease for delivery, lease in self.leases.items() if lease[0] > now}

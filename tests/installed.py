@@ -221,7 +221,7 @@ def test_what_is_installed_fits_together(installed: Installed) -> None:
 
 
 def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str, str], ca: TestCA) -> None:
-    """The tables are made, the Procfile's four programs run, README's lines accept an event, and Flower shows it."""
+    """The tables are made, the Procfile's five programs run, README's lines accept an event, and Flower shows it."""
     port = free_port()
     installed.run("webhooks", "db", "upgrade", settings=settings)
     with contextlib.ExitStack() as stack:
@@ -229,6 +229,7 @@ def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str,
         address = ["--url", merchant.url(), "--secret", "a secret of the tests"]
         installed.run("webhooks", "merchant", "set", "acme", *address, settings=settings)
         stack.enter_context(running(installed, "worker", "", settings, " ready."))
+        stack.enter_context(running(installed, "slow", "", settings, " ready."))
         stack.enter_context(running(installed, "sweep", "--loglevel INFO", settings, " ready."))
         stack.enter_context(running(installed, "beat", "--loglevel INFO", settings, "beat: Starting..."))
         stack.enter_context(running(installed, "flower", f"--port={port}", settings, "Connected to redis"))

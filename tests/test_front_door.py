@@ -25,7 +25,6 @@ NOT_A_PRODUCERS = {
     "webhooks.sweep",
     "webhooks.wire",
     "webhooks.celery.attempting",
-    "webhooks.celery.broker",
     "webhooks.celery.by_name",
     "webhooks.celery.channel",
     "webhooks.celery.chores",

@@ -62,7 +62,7 @@ def compose() -> dict[str, Any]:
 def test_compose_describes_the_whole_system() -> None:
     """Redis keeps its data, everything has a health check, and services wait for what they need."""
     services = compose()["services"]
-    assert set(services) == {"redis", "postgres", "migrate", "worker", "sweep", "beat", "flower"}
+    assert set(services) == {"redis", "postgres", "migrate", "worker", "slow", "sweep", "beat", "flower"}
     assert "--appendonly yes" in services["redis"]["command"]
     assert "noeviction" in services["redis"]["command"]
     assert all("healthcheck" in service for name, service in services.items() if name != "migrate")
@@ -144,11 +144,12 @@ def test_settings_in_compose_exist() -> None:
 
 def test_procfile_runs_what_there_is() -> None:
     """The Procfile's programs consume the queues that the application declares."""
-    from webhooks.celery.app import DELIVERIES, SWEEP  # noqa: PLC0415
+    from webhooks.celery.app import DELIVERIES, SLOW, SWEEP  # noqa: PLC0415
 
     lines = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text(encoding="utf-8").splitlines())
-    assert set(lines) == {"worker", "sweep", "beat", "flower"}
+    assert set(lines) == {"worker", "slow", "sweep", "beat", "flower"}
     assert f"--queues {DELIVERIES} " in lines["worker"]
+    assert f"--queues {SLOW} " in lines["slow"]
     assert f"--queues {SWEEP} " in lines["sweep"]
     # A password among the arguments could be read by everybody on the host.
     assert lines["flower"].startswith("FLOWER_BASIC_AUTH=")

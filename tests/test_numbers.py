@@ -13,10 +13,10 @@ from cryptography.fernet import Fernet
 import celeryconfig
 from webhooks import delivery
 from webhooks.celery import app as celery_app
-from webhooks.celery import broker, consuming, countdowns
+from webhooks.celery import broker, consuming, countdowns, pool
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
-from webhooks.ledger import audit, backlog, database, taken
+from webhooks.ledger import audit, database, sweeping, taken
 from webhooks.ledger.leases import Lease, Pulse
 from webhooks.observing import outage
 from webhooks.policy.breaker import BreakerRules
@@ -28,9 +28,10 @@ from webhooks.wire.answer import MAX_BODY
 from webhooks.wire.sender import SendingRules
 
 ROOT = Path(__file__).parent.parent
-WORDS = {1: "one", 5: "five", 10: "ten", 100: "a hundred"}
+WORDS = {1: "one", 2: "two", 5: "five", 10: "ten", 100: "a hundred"}
 
 OURS = Settings.model_construct()
+RULES = OURS.breaker
 THREADS = celery_app._recommended()["worker_concurrency"]
 
 
@@ -72,7 +73,7 @@ def pauses() -> str:
     return ", ".join(str(minutes(span)) for span in spans)
 
 
-BURIED = OURS.deadline + OURS.lease_margin + backlog._LAST_CHANCE + OURS.sweep_interval
+BURIED = OURS.deadline + OURS.lease_margin + sweeping.LAST_CHANCE + OURS.sweep_interval
 OVERLAP = next(option.default for option in rotate_secret.params if option.name == "overlap")
 
 SAID = {
@@ -92,9 +93,9 @@ SAID = {
         f"a lost message is published again {s(OURS.recover_after)} s after its delivery's due time",
         f"within {s(OURS.recover_after)} s of its due time",
         f"taken back {s(BURIED)} s after the attempt began (deadline {s(OURS.deadline)} s, margin ",
-        f"margin {s(OURS.lease_margin)} s, last chance {s(backlog._LAST_CHANCE)} s, a tick)",
+        f"margin {s(OURS.lease_margin)} s, last chance {s(sweeping.LAST_CHANCE)} s, a tick)",
         f"taken back within {s(BURIED)} s",
-        f"a growing rest of up to {minutes(backlog._LONGEST_REST)} min",
+        f"a growing rest of up to {minutes(sweeping.LONGEST_REST)} min",
         f"tried again after {s(AFTER_OUR_FAULT)} s with nothing charged",
         f"it finishes what it is sending, up to {s(OURS.deadline)} s",
         f"`status` and health checks: no sweep for {s(judging.FRESH)} s",
@@ -109,7 +110,7 @@ SAID = {
         f"refused, or not within {s(default(Pulse.check_write, 'within'))} s",
         one(timedelta(minutes=1), judging.OVERDUE, "| above a minute |"),
         one(timedelta(minutes=1), judging.QUIET, "one has taken nothing for a minute"),
-        f"{THREADS} threads each, of which one endpoint takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
+        f"{THREADS} places each, of which one endpoint takes at most {OURS.lane} (`WEBHOOKS_LANE`)",
         f"go after {OURS.keep_delivered.days} days, of failed ones after {OURS.keep_failed.days}",
         f"for {(OURS.keep_failed + OURS.max_age).days} days: {OURS.keep_failed.days}, and the {OURS.max_age.days} that",
         f"up to {KEPT_BODY // 1024} KiB of what a merchant answered",
@@ -119,9 +120,13 @@ SAID = {
         f"up to {countdowns._MOST:,} in one process",
         f"{s(database._PATIENCE)} s, and {s(OURS.ledger_timeout)} s (`WEBHOOKS_LEDGER_TIMEOUT`) for a producer",
         f"It waits {s(OURS.broker_timeout)} s for an answer of the broker",
-        f"({OURS.lane} by default, of {THREADS} threads in a worker)",
+        f"({OURS.lane} by default, of {THREADS} places in a worker)",
+        f"not answered for {s(RULES.remembered_quick)} s has a width of {spelled(RULES.narrow)} places",
+        one(timedelta(seconds=1), RULES.slow_after, "nothing came from the endpoint for a second while"),
+        one(timedelta(seconds=1), RULES.slow_after, "is unanswered for a second, or as long as its pace is a second"),
+        f"up to {pool.MOST_WAITING} in one process (`webhooks/celery/pool.py`)",
         f"The lease lasts {spelled(default(Lease, 'lasts'))} seconds",
-        f"only {spelled(backlog._LAST_CHANCE)} seconds later takes it back",
+        f"only {spelled(sweeping.LAST_CHANCE)} seconds later takes it back",
         f"is put back every {spelled(AFTER_OUR_FAULT)} seconds",
         f"it is tried again after {spelled(AFTER_OUR_FAULT)} seconds",
         f"A note is believed for {spelled(taken._LATELY)} seconds",
@@ -157,7 +162,7 @@ def test_the_module_that_tunes_celery_begins_with_what_is_recommended() -> None:
 
 def test_numbers_that_need_each_other_fit() -> None:
     """Where one bound rests on another: shortening either alone would break a promise in silence."""
-    assert backlog._LAST_CHANCE.total_seconds() > 2 * delivery._LONGEST_LEDGER_WAIT
+    assert sweeping.LAST_CHANCE.total_seconds() > 2 * delivery._LONGEST_LEDGER_WAIT
     assert OURS.deadline < database._PATIENCE
     assert OURS.recover_after > BURIED
     assert sum(OURS.fast_waits, timedelta()) < OURS.horizon  # the whole fast ladder travels as countdowns

@@ -10,10 +10,22 @@ import pytest
 from tests.fakes.clock import START
 from tests.fakes.ledger import SECRET
 from tests.fakes.stage import Stage
-from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED, SetAside
+from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED, Moved, SetAside
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable, LocalFault
 from webhooks.gate.values import Admitted, MayProbe
-from webhooks.model import Answer, HeldFor, Ladder, Outcome, Reason, Refusal, Silence, State
+from webhooks.model import (
+    Answer,
+    Delivery,
+    HeldFor,
+    Ladder,
+    Message,
+    Outcome,
+    Reason,
+    Refusal,
+    Silence,
+    State,
+    Unclaimed,
+)
 from webhooks.observing import facts
 from webhooks.observing.facts import Attempted, BreakerClosed, BreakerOpened, DeliveryHeld, Finished
 from webhooks.observing.surroundings import ClockWrong, StrangersMet
@@ -65,6 +77,47 @@ def test_held_by_the_lane(stage: Stage) -> None:
         stage.gate.admit("acme", f"other-{number}")
     assert stage.attempt() == SetAside(HeldFor.LANE)
     assert (stage.row.held_for, stage.told) == (HeldFor.LANE, [DeliveryHeld(*NAMES, HeldFor.LANE)])
+
+
+def test_what_is_slow_goes_on_in_a_queue_of_its_own(stage: Stage) -> None:
+    """Nothing is claimed or held: the same turn travels there, with a place that is kept for it, and is sent."""
+    make_slow(stage)
+    assert stage.attempt() == Moved()
+    assert (stage.sender.posts, stage.told, stage.row.state) == ([], [], State.PENDING)
+    ((moved, wait),) = stage.publisher.queue
+    assert moved == replace(stage.message, slot=moved.slot, slow=True)
+    assert (bool(moved.slot), wait) == (True, timedelta())
+    assert stage.attempt(moved) == Delivered()
+    assert len(stage.sender.posts) == 1
+
+
+def test_what_is_slow_while_the_broker_is_away(stage: Stage) -> None:
+    """The sweep publishes it later; nothing is spent."""
+    make_slow(stage)
+    stage.publisher.away = True
+    assert stage.attempt() == Moved()
+    assert (stage.row.queued, stage.row.number, stage.sender.posts) == (False, 0, [])
+
+
+def make_slow(stage: Stage) -> None:
+    """Let the merchant take four seconds for another attempt."""
+    other = stage.gate.admit("acme", "other")
+    assert isinstance(other, Admitted)
+    stage.gate.report("acme", other, Effect.SUCCESS, took=timedelta(seconds=4))
+
+
+def test_the_gate_hears_how_long_the_post_took(stage: Stage) -> None:
+    """Not how long the ledger took to hand the delivery over."""
+    claim = stage.ledger.claim
+
+    def claim_slowly(message: Message) -> Delivery | Unclaimed:
+        stage.clock.advance(timedelta(seconds=2))
+        return claim(message)
+
+    stage.ledger.claim = claim_slowly  # type: ignore[method-assign]
+    stage.sender.meanwhile = lambda: stage.clock.advance(timedelta(seconds=3))
+    assert stage.attempt() == Delivered()
+    assert stage.gate.took == [timedelta(seconds=3)]
 
 
 def test_held_but_stale(stage: Stage) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
-from webhooks.gate.values import Admitted, Busy, Held, Report
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Outcome, Refusal, Silence, Unclaimed, Written
+from webhooks.gate.values import Admitted, Busy, Held, Report, Slow
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed, Written
 from webhooks.observing import facts
 from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
@@ -39,6 +39,11 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """It goes on in the queue of the slow endpoints, where it holds up no quick one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Courier:
     """Carries deliveries to their merchants; made once a process and shared by its threads."""
 
@@ -56,13 +61,13 @@ class Courier:
     observers: Observers
     time: Clock = time
 
-    def attempt(self, message: Message) -> Decision | SetAside:
+    def attempt(self, message: Message) -> Decision | SetAside | Moved:
         """Make one attempt of the delivery that `message` names, and return what follows from it.
 
         Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
         """
         admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
-        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits)
+        admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits, slow=message.slow)
         if not isinstance(admission, Admitted):
             return self._turned_away(message, admission)
         asked_at = self.time.monotonic()
@@ -77,17 +82,20 @@ class Courier:
         decision, spent = decide(self.ladders, _budgets(delivery), result, ended_at)
         attempt = _attempt(delivery, duration, result, decision, probe=admission.probe)
         retry = self._near(decision, ended_at)
-        report = self._tell_gate(delivery, admission, attempt.outcome)
+        report = self._tell_gate(delivery, admission, attempt)
         written = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
         self._tell(delivery, attempt, decision, written)
-        self.release.next_of(delivery.endpoint_id, report.slots)
+        self.release.next_of(delivery.endpoint_id, report.slots, slow=report.slow)
         if retry and written is Written.IN_TIME:
             self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
         return decision if written is Written.IN_TIME or isinstance(decision, Delivered) else SetAside(None)
 
-    def _turned_away(self, message: Message, admission: Held | Busy) -> SetAside:
-        """Hold what the gate holds: a row that nobody touches, and no message."""
+    def _turned_away(self, message: Message, admission: Held | Busy | Slow) -> SetAside | Moved:
+        """Hold what the gate holds: a row that nobody touches, and no message; what is slow goes where the slow go."""
+        if isinstance(admission, Slow):
+            self.publisher.publish(replace(message, slot=admission.slot, slow=True), timedelta())
+            return Moved()
         if isinstance(admission, Busy):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
@@ -170,12 +178,13 @@ class Courier:
                     self.time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_LEDGER_WAIT)
 
-    def _tell_gate(self, delivery: Delivery, admission: Admitted, outcome: Outcome) -> Report:
+    def _tell_gate(self, delivery: Delivery, admission: Admitted, attempt: Attempt) -> Report:
         """Move the breaker, while the lease lasts: before the ledger, which may be away for longer.
 
         Where the endpoint has held deliveries, the report says how many may go next.
         """
-        report = self.gate.report(delivery.endpoint_id, admission, effect_of(outcome), delivery.limits)
+        effect = effect_of(attempt.outcome)
+        report = self.gate.report(delivery.endpoint_id, admission, effect, delivery.limits, attempt.duration)
         if report.opened:
             self.observers.tell(facts.BreakerOpened(delivery.merchant_id, delivery.endpoint_id))
         if report.closed:
@@ -196,7 +205,13 @@ class Courier:
 
     def _reschedule(self, delivery: Delivery, retry: RetryAt, now: datetime) -> None:
         message = Message(
-            delivery.id, delivery.merchant_id, delivery.type, delivery.turn, queued_at=now, limits=delivery.limits
+            delivery.id,
+            delivery.merchant_id,
+            delivery.type,
+            delivery.turn,
+            queued_at=now,
+            limits=delivery.limits,
+            may_wait=True,
         )
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 

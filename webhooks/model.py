@@ -33,6 +33,7 @@ class HeldFor(StrEnum):
     ADDRESS = "address"
     BREAKER = "breaker"
     LANE = "lane"
+    RATE = "rate"  # its endpoint gets so many attempts a second
     OPERATOR = "operator"  # its endpoint is paused by hand
     REPLAY = "replay"  # to be sent again, paced like any release
 
@@ -226,7 +227,7 @@ class Endpoint:
     The default endpoint's id is the merchant's. `url` is its address, if it has one; `previous_secret_until` is set
     while a rotation's overlap lasts; `headers` are the names of its own headers; `types` are the events that it wants,
     exact ones and such as `payment.*`, None for all; `lane` is how many of its deliveries may be in flight at once,
-    None for the general number.
+    None for the general number; `rate` is how many attempts it gets in a second, None for as many as there are.
     """
 
     id: str
@@ -238,6 +239,7 @@ class Endpoint:
     headers: tuple[str, ...]
     types: tuple[str, ...] | None
     lane: int | None
+    rate: float | None
     note: str | None
     paused_at: datetime | None
     created_at: datetime
@@ -274,6 +276,7 @@ class Changes:
     headers: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     types: tuple[str, ...] | Keep | None = KEEP
     lane: int | Keep | None = KEEP
+    rate: float | Keep | None = KEEP
     note: str | Keep | None = KEEP
 
     @property

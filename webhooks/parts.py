@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import dataclass
 
-from webhooks import producing
+from webhooks import ports, producing
 from webhooks.celery import countdowns, lookouts
-from webhooks.celery.app import DELIVERIES, app
+from webhooks.celery.app import DELIVERIES, SLOW, app
 from webhooks.celery.lookouts import Lookout
 from webhooks.delivery import Courier
 from webhooks.gate.gate import Gate
@@ -16,21 +17,23 @@ from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
-from webhooks.ledger.backlog import SOMEBODY_IS_SILENT, Backlog
+from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.views import Views
-from webhooks.model import Operator
+from webhooks.model import Answer, Operator, Refusal, Silence
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
+from webhooks.process.waiting import Waits
 from webhooks.release import Release
 from webhooks.settings import get_settings
-from webhooks.sweep import Sweep
+from webhooks.sweep import Sighting, Sweep
 from webhooks.wire.sender import Sender, SendingRules
 
 # What producers have of it as well.
@@ -131,6 +134,25 @@ def sender() -> Sender:
 
 
 @once
+def waits() -> Waits:
+    """Return who of this process waits for a merchant."""
+    return Waits()
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A sender whose waiting is seen: a worker gives the place of an attempt that waits for long to another."""
+
+    sender: ports.Sender
+    waits: Waits
+
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
+        """POST, and return what came of it."""
+        with self.waits.one():
+            return self.sender.post(url, headers, body)
+
+
+@once
 def stopping() -> threading.Event:
     """Return what is set when this process is told to stop."""
     return threading.Event()
@@ -149,7 +171,7 @@ def courier() -> Courier:
     return Courier(
         ledger=ledger(),
         gate=resilient_gate(),
-        sender=sender(),
+        sender=_Awaited(sender(), waits()),
         ladders=get_settings().ladders,
         publisher=publisher(),
         release=release(),
@@ -172,11 +194,17 @@ def sweeper() -> Sweep:
         gate=resilient_gate(),
         publisher=publisher(),
         release=release(),
-        look_at_queue=partial(lookout().look, DELIVERIES),
+        look_at_queue=_look_at_deliveries,
         max_queued=settings.max_queued,
+        interval=settings.sweep_interval,
         ahead=settings.ahead,
         observers=observers(),
     )
+
+
+def _look_at_deliveries() -> Sighting:
+    """Return how their queues stand; what is moved meanwhile from the one to the other is seen in the second."""
+    return lookout().look(DELIVERIES).beside(lookout().look(SLOW))
 
 
 @once

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from webhooks.gate.values import Admitted, Busy, Held, Report
+from webhooks.gate.values import Admitted, Busy, Held, Report, Slow
 from webhooks.model import (
     NO_LIMITS,
     Answer,
@@ -62,12 +62,31 @@ class Gate(Protocol):
     """What all workers must agree on now. It raises nothing: where it is away, every delivery may pass."""
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
-    ) -> Admitted | Held | Busy:
-        """Ask whether an attempt may start now; if so, the delivery is leased. `limits`: the endpoint's own."""
+        self,
+        endpoint_id: str,
+        delivery_id: str,
+        slot: str | None = None,
+        limits: Limits = NO_LIMITS,
+        *,
+        slow: bool = False,
+    ) -> Admitted | Held | Busy | Slow:
+        """Ask whether an attempt may start now; if so, the delivery is leased. `limits`: the endpoint's own.
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
-        """Tell how an admitted attempt went; what is told twice, or after the lease ran out, changes nothing."""
+        `slow`: its message came through the queue of the slow endpoints, and will not be sent there again.
+        """
+
+    def report(
+        self,
+        endpoint_id: str,
+        admitted: Admitted,
+        effect: Effect,
+        limits: Limits = NO_LIMITS,
+        took: timedelta | None = None,
+    ) -> Report:
+        """Tell how an admitted attempt went; what is told twice, or after the lease ran out, changes nothing.
+
+        `took`: how long the POST took, None where nothing was sent.
+        """
 
 
 class Sender(Protocol):
@@ -87,8 +106,11 @@ class Publisher(Protocol):
 class Release(Protocol):
     """What lets held deliveries go."""
 
-    def next_of(self, endpoint_id: str, slots: Sequence[str]) -> int:
-        """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were."""
+    def next_of(self, endpoint_id: str, slots: Sequence[str], *, slow: bool = False) -> int:
+        """Release the oldest held deliveries of an endpoint, one a slot. Returns how many there were.
+
+        `slow`: their messages go to the queue of the slow endpoints.
+        """
 
 
 class Stopping(Protocol):

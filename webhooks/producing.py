@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from webhooks.accepting.accepting import Accepting
+from webhooks.accepting.bursts import Bursts
 from webhooks.celery import messages
 from webhooks.ledger import guest
 from webhooks.ledger.database import Database
@@ -47,7 +49,7 @@ def ledger() -> Ledger:
 @once
 def publisher() -> Publisher:
     """Return this process's way to the broker."""
-    return Publisher(messages.publish, ledger(), messages.connected, observers())
+    return Publisher(messages.publish_all, ledger(), observers())
 
 
 @once
@@ -60,6 +62,7 @@ def accepting() -> Accepting:
         inside=partial(guest.record, ledger()),
         max_age=settings.max_age,
         ahead=settings.ahead,
+        bursts=Bursts(time.monotonic),
     )
 
 

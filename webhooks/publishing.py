@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
 from webhooks.errors import BrokerUnavailable, LedgerFault, LedgerUnavailable
@@ -13,21 +12,17 @@ from webhooks.observing import facts, surroundings
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import Outage
 
-Send = Callable[[Message, timedelta], None]
+Send = Callable[[Sequence[Message], timedelta], None]
+
+AT_ONCE = 500
+"""How many messages go in one round trip."""
 
 
 class Publisher:
-    """Publishes messages by `send`, and several by what `connected` gives; both raise BrokerUnavailable."""
+    """Publishes messages by `send`, several in one round trip; it raises BrokerUnavailable."""
 
-    def __init__(
-        self,
-        send: Send,
-        ledger: Ledger,
-        connected: Callable[[], AbstractContextManager[Send]],
-        observers: Observers = NOBODY,
-    ) -> None:
+    def __init__(self, send: Send, ledger: Ledger, observers: Observers = NOBODY) -> None:
         self._send = send
-        self._connected = connected
         self._ledger = ledger
         self._observers = observers
         self._outage = Outage()
@@ -38,28 +33,21 @@ class Publisher:
 
     def publish(self, message: Message, wait: timedelta = timedelta()) -> bool:
         """Publish, to be looked at after `wait`. Returns whether the broker has it; if not, the sweep will publish."""
-        return self._published([message], wait, nullcontext(self._send))
+        return self.publish_all([message], wait) == 1
 
-    def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> None:
-        """Publish several by one connection; those that the broker does not have, the sweep will publish."""
-        if messages:
-            self._published(messages, wait, self._connected() if len(messages) > 1 else nullcontext(self._send))
-
-    def _published(self, messages: Sequence[Message], wait: timedelta, way: AbstractContextManager[Send]) -> bool:
-        published = 0
-        try:
-            with way as send:
-                for message in messages:
-                    send(message, wait)
-                    published += 1
-        except BrokerUnavailable as error:
-            if self._outage.failed():
-                self._observers.tell(facts.BrokerAway(facts.BrokerUser.PUBLISHER, str(error)))
-            self._note_unpublished(messages[published:])
-            return False
-        if self._outage.worked():
-            self._observers.tell(facts.BrokerBack(facts.BrokerUser.PUBLISHER))
-        return True
+    def publish_all(self, messages: Sequence[Message], wait: timedelta = timedelta()) -> int:
+        """Publish several, in their order. Returns how many the broker has; the others the sweep will publish."""
+        for published in range(0, len(messages), AT_ONCE):
+            try:
+                self._send(messages[published : published + AT_ONCE], wait)
+            except BrokerUnavailable as error:
+                if self._outage.failed():
+                    self._observers.tell(facts.BrokerAway(facts.BrokerUser.PUBLISHER, str(error)))
+                self._note_unpublished(messages[published:])
+                return published
+            if self._outage.worked():
+                self._observers.tell(facts.BrokerBack(facts.BrokerUser.PUBLISHER))
+        return len(messages)
 
     def _note_unpublished(self, messages: Sequence[Message]) -> None:
         try:

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     breaker_pause: Duration = _BREAKER.pause
     breaker_max_pause: Duration = _BREAKER.max_pause
     lane: int = Field(_BREAKER.lane, ge=1, le=MOST_IN_FLIGHT)
+    narrow: int = Field(_BREAKER.narrow, ge=1, le=MOST_IN_FLIGHT)  # places for an endpoint that has yet to answer
+    remembered_quick: Duration = _BREAKER.remembered_quick  # how long an answer speaks for an endpoint
+    slow_after: Duration = _BREAKER.slow_after  # without an answer, an endpoint goes to the queue of the slow ones
 
     # how long finished deliveries keep their bodies and attempts
     keep_delivered: Duration = timedelta(days=30)
@@ -198,6 +201,9 @@ class Settings(BaseSettings):
             max_pause=self.breaker_max_pause,
             lease=self.lease,
             lane=self.lane,
+            narrow=self.narrow,
+            remembered_quick=self.remembered_quick,
+            slow_after=self.slow_after,
         )
 
 

@@ -1,28 +1,38 @@
 """The sweep: once a second, what is far, lost, expired or held gets what it waits for.
 
-It asks per endpoint and takes bounded batches, so that an idle tick costs the same with a million deliveries held (I7).
-Several sweeps at once do no harm: one works, the others leave.
+It asks for pages of endpoints and takes bounded batches, so that an idle tick costs the same with a million deliveries
+held, and none takes longer than the time between two: what is left, the next one goes on with (I7). Several sweeps at
+once do no harm: one works, the others leave.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from math import ceil
 from typing import TypeVar
 
 from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
-from webhooks.gate.values import LimitsOf, MayProbe, MayRelease, Wait
-from webhooks.ledger.backlog import Backlog, HeldEndpoints
+from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
 from webhooks.ledger.leases import Lease, Term
+from webhooks.model import Message
 from webhooks.observing.facts import Swept
 from webhooks.observing.observers import Observers
 from webhooks.publishing import Publisher
 from webhooks.release import Release
 
 _T = TypeVar("_T")
+
+_PAGE = 1000  # deliveries that are due
+_SHARE = 0.8  # of the time between two ticks in which another page is begun
+_TOGETHER = timedelta(seconds=0.1)  # what is due within it of each other is published at once
+
+_NOBODY = HeldEndpoints({}, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +49,41 @@ class Sighting:
     oldest: datetime | None = None
     next: int | None = None
 
+    def beside(self, other: Sighting) -> Sighting:
+        """Return how this queue stands where a message that has left it may wait in another."""
+        moments = [each for each in (self.waits_from, other.waits_from) if each]
+        return replace(self, waits_from=min(moments, default=None))
+
+
+class _Span:
+    """The time of one tick: each step has a first page whatever the time, and others while there is time for them."""
+
+    def __init__(self, clock: Callable[[], float], interval: timedelta) -> None:
+        self._clock = clock
+        self._began_s = clock()
+        self._ends_s = self._began_s + _SHARE * interval.total_seconds()
+
+    @property
+    def passed(self) -> timedelta:
+        return timedelta(seconds=self._clock() - self._began_s)
+
+    def pages(self) -> Iterator[None]:
+        """Count a step's pages, as long as there is time for one more that takes as long as the longest so far."""
+        longest_s = 0.0
+        began_s = self._clock()
+        while began_s + longest_s < self._ends_s or not longest_s:
+            yield
+            now_s = self._clock()
+            longest_s = max(longest_s, now_s - began_s, 1e-6)
+            began_s = now_s
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One tick's work. `look_at_queue` raises BrokerUnavailable; `lease` asks whether somebody is silent."""
+    """One tick's work. `look_at_queue` raises BrokerUnavailable; `lease` asks whether somebody is silent.
+
+    `interval` is the time between two ticks.
+    """
 
     lease: Lease
     backlog: Backlog
@@ -51,8 +92,10 @@ class Sweep:
     release: Release
     look_at_queue: Callable[[], Sighting]
     max_queued: int
+    interval: timedelta
     ahead: timedelta
     observers: Observers
+    clock: Callable[[], float] = time.monotonic
 
     def tick(self, *, rest: timedelta = timedelta()) -> Swept:
         """Do what is due now, unless another tick is at it or was done within `rest`.
@@ -60,16 +103,16 @@ class Sweep:
         Raises Unavailable when the ledger or the broker is away, and LedgerFault when a step was refused for good,
         after the others; the next tick tries again.
         """
-        began_s = time.monotonic()
+        span = _Span(self.clock, self.interval)
         with self.lease.alone(rest) as term:
             if not term:
                 return Swept()
-            swept = self._work(term)
-        swept = replace(swept, took=timedelta(seconds=time.monotonic() - began_s))
+            swept = self._work(term, span)
+        swept = replace(swept, took=span.passed)
         self.observers.tell(swept)
         return swept
 
-    def _work(self, term: Term) -> Swept:
+    def _work(self, term: Term, span: _Span) -> Swept:
         """Take every step, also past one that the ledger refuses for good: that one stands still, and no other."""
         refused: list[LedgerFault] = []
 
@@ -82,10 +125,12 @@ class Sweep:
 
         expired = step(self.backlog.expire, 0)
         buried = step(self._bury, 0) if term.asked else 0
-        published = step(lambda: self._publish_due(term), 0)
-        held = step(self.backlog.held_endpoints, HeldEndpoints({}, ()))
-        ended = step(lambda: self.backlog.end_removed(held.removed), 0) if held.removed else 0
-        probes, released = step(lambda: self._ask_for_the_held(term, held.limits), (0, 0))
+        published = step(lambda: self._publish_due(term, span), 0)
+        ended = probes = released = 0
+        for page in self._pages(span, step):
+            ended += step(partial(self.backlog.end_removed, page.removed), 0) if page.removed else 0
+            let_go = step(partial(self._ask_for, page, term), (0, 0))
+            probes, released = probes + let_go[0], released + let_go[1]
         for fault in refused:
             raise fault  # so that this tick does not count as done
         return Swept(expired, buried, published, probes, released, ended)
@@ -94,30 +139,58 @@ class Sweep:
         self.backlog.suspect()
         return self.backlog.bury()
 
-    def _publish_due(self, term: Term) -> int:
+    def _publish_due(self, term: Term, span: _Span) -> int:
         """Publish what is due and has no live message, no more than the queue has room for."""
         queue = self.look_at_queue()
-        room = self.max_queued - queue.depth
-        if room <= 0:
-            return 0
-        due = self.backlog.due(room, ahead=self.ahead, still_queued_from=queue.waits_from)
-        for published, item in enumerate(due):
-            if not self.publisher.publish(item.message, item.wait):
-                self.backlog.leave([later.message for later in due[published + 1 :]])
-                return published
+        room, published = self.max_queued - queue.depth, 0
+        for _ in span.pages():
+            most = min(room - published, _PAGE)
+            if most <= 0:
+                break
+            due = self.backlog.due(most, ahead=self.ahead, still_queued_from=queue.waits_from)
+            sent = self._publish(due)
+            published += sent
             term.renew()
-        return len(due)
+            if sent < most:
+                break
+        return published
 
-    def _ask_for_the_held(self, term: Term, limits: LimitsOf) -> tuple[int, int]:
-        """Ask the gate once for all endpoints with held deliveries: offer a probe, release some, or leave them."""
-        probes = released = 0
-        for endpoint_id, offer in self.gate.offer(limits, limits).items():
-            match offer:
-                case MayProbe(slot=slot):
-                    probes += self.release.probe_of(endpoint_id, slot)
-                case MayRelease(slots=slots):
-                    released += self.release.next_of(endpoint_id, slots)
-                case Wait():
-                    pass
-            term.renew()
-        return probes, released
+    def _publish(self, due: Iterable[Due]) -> int:
+        """Publish what waits equally long together; returns how many the broker has."""
+        together = _by_wait(due)
+        published = 0
+        for wait in sorted(together):
+            messages = together.pop(wait)
+            sent = self.publisher.publish_all(messages, wait)
+            published += sent
+            if sent < len(messages):
+                self.backlog.leave([message for later in together.values() for message in later])
+                break
+        return published
+
+    def _pages(self, span: _Span, step: Callable[..., HeldEndpoints]) -> Iterator[HeldEndpoints]:
+        """Give the endpoints with held deliveries, and go on at the next tick where the time of this one has ended."""
+        began = after = None
+        for _ in span.pages():
+            page = step(partial(self.backlog.held_endpoints, after), _NOBODY)
+            began = page.after if began is None else began
+            yield page
+            after = page.last
+            if after is None:
+                break
+        if (after or "") != began:
+            self.backlog.keep_place(after or "")
+
+    def _ask_for(self, page: HeldEndpoints, term: Term) -> tuple[int, int]:
+        """Ask the gate once for a page of endpoints, and let go what it offers. Returns how many probes and others."""
+        let_go = self.release.all_of(self.gate.offer(page.limits, page.limits))
+        term.renew()
+        return let_go
+
+
+def _by_wait(due: Iterable[Due]) -> dict[timedelta, list[Message]]:
+    """Gather messages by how long they have yet to wait, none of them shorter."""
+    together: dict[timedelta, list[Message]] = defaultdict(list)
+    for each in due:
+        together[ceil(each.wait / _TOGETHER) * _TOGETHER].append(each.message)
+    return together

@@ -27,6 +27,12 @@ class _Text(str, Enum):  # noqa: UP042 - as many code bases have it; its str() i
     ACME = "acme"
 
 
+class _Own(str):
+    """A text that has to be looked at."""
+
+    __slots__ = ()
+
+
 def _nested(depth: int) -> list[Any]:
     return [] if depth == 0 else [_nested(depth - 1)]
 
@@ -193,3 +199,31 @@ _JSON = st.recursive(
 def test_any_json_object_round_trips(more: dict[str, Any]) -> None:
     """Whatever JSON an event holds, the merchant reads the same back; nothing else escapes as an error."""
     assert json.loads(read({**more, **BASE}).body) == {**more, **BASE}
+
+
+_TEXTS = st.text() | st.sampled_from(["\ud800", "a\udfff", "\U0001f9fe", '"\\\x00'])
+_VALUES = (
+    _TEXTS
+    | st.integers()
+    | st.integers(4090, 4100).map(lambda bits: 1 << bits)
+    | st.booleans()
+    | st.none()
+    | st.floats()
+    | st.lists(st.integers())
+    | st.just(_Status.PAID)
+)
+
+
+@given(st.dictionaries(_TEXTS, _VALUES, max_size=5))
+def test_a_flat_event_is_read_as_any_other(fields: dict[str, Any]) -> None:
+    """With the same bytes, and refused in the same words, as one with a key that has to be looked at."""
+    assert _read_or_why({**fields, **BASE}) == _read_or_why(
+        {_Own(key): value for key, value in {**fields, **BASE}.items()}
+    )
+
+
+def _read_or_why(event: dict[str, Any]) -> object:
+    try:
+        return read(event)
+    except InvalidEvent as error:
+        return str(error)

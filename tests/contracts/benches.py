@@ -11,7 +11,7 @@ from typing import Protocol
 from webhooks import ports
 from webhooks.gate.values import Admitted, Offer, Report
 from webhooks.model import HeldFor, Message, Outcome, Reason, State
-from webhooks.policy.breaker import Effect
+from webhooks.policy.breaker import BreakerRules, Effect
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,16 @@ def admitted(bench: GateBench, delivery_id: str, endpoint_id: str = "shop", slot
     return answer
 
 
-def attempts(bench: GateBench, effect: Effect, times: int, endpoint_id: str = "shop") -> list[Report]:
+def attempts(
+    bench: GateBench, effect: Effect, times: int, endpoint_id: str = "shop", took: timedelta | None = None
+) -> list[Report]:
     """Let so many attempts of different deliveries end like this, one after the other."""
     return [
-        bench.gate.report(endpoint_id, admitted(bench, f"other-{number}", endpoint_id), effect)
+        bench.gate.report(endpoint_id, admitted(bench, f"other-{number}", endpoint_id), effect, took=took)
         for number in range(times)
     ]
+
+
+def widen(bench: GateBench, endpoint_id: str = "shop") -> None:
+    """Let an endpoint answer quickly until it may have its whole lane."""
+    attempts(bench, Effect.SUCCESS, BreakerRules().lane, endpoint_id, timedelta(milliseconds=10))

@@ -14,6 +14,7 @@ from typing import NoReturn
 import redis
 
 from tests.contracts.benches import Standing
+from tests.courier import LISTS
 from tests.gate.clock import Clock, scripts_under_test
 from tests.ledger.books import Books
 from tests.merchant import Merchant, TestCA
@@ -21,7 +22,6 @@ from tests.system import System
 from webhooks import parts
 from webhooks.accepting import reading
 from webhooks.celery import messages
-from webhooks.celery.app import DELIVERIES
 from webhooks.gate.gate import Gate
 from webhooks.gate.resilient import ResilientGate
 from webhooks.model import HeldFor, Message, Outcome, Reason, State
@@ -126,7 +126,7 @@ class RealPublisherBench:
 
     def take(self) -> tuple[Message, timedelta] | None:
         """Take the oldest message."""
-        raw = self._system.redis().rpop(DELIVERIES)
+        raw = next(filter(None, map(self._system.redis().rpop, LISTS)), None)
         if raw is None:
             return None
         envelope = json.loads(raw)

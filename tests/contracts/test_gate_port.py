@@ -6,14 +6,26 @@ from datetime import timedelta
 
 import pytest
 
-from tests.contracts.benches import GateBench, admitted, attempts
-from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Report, Wait
+from tests.contracts.benches import GateBench, admitted, attempts, widen
+from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Report, Slow, Wait
 from webhooks.model import HeldFor, Limits
 from webhooks.policy.breaker import BreakerRules, Effect
 
 RULES = BreakerRules()
 INSTANT = timedelta(microseconds=1)
 HELD = Held(HeldFor.BREAKER)
+MOMENT = timedelta(milliseconds=1)
+QUICK = timedelta(milliseconds=10)
+TIMEOUT = timedelta(seconds=10)
+
+
+def _places(bench: GateBench, endpoint_id: str) -> int:
+    """Ask for places until there is none."""
+    number = 0
+    while isinstance(bench.gate.admit(endpoint_id, f"one-{number}", slow=True), Admitted):
+        bench.advance(INSTANT)
+        number += 1
+    return number
 
 
 def test_a_delivery_is_admitted_once_at_a_time(gate_bench: GateBench) -> None:
@@ -40,6 +52,7 @@ def test_a_lease_that_ran_out_is_over(gate_bench: GateBench) -> None:
 
 def test_a_full_lane_holds_until_its_backlog_is_gone(gate_bench: GateBench) -> None:
     """Those who were held go first, with a slot each."""
+    widen(gate_bench)
     leases = [admitted(gate_bench, f"one-{number}") for number in range(RULES.lane)]
     assert gate_bench.gate.admit("shop", "more") == Held(HeldFor.LANE)
     admitted(gate_bench, "one", "other")
@@ -51,6 +64,7 @@ def test_a_full_lane_holds_until_its_backlog_is_gone(gate_bench: GateBench) -> N
 
 def test_an_endpoint_may_have_a_lane_of_its_own(gate_bench: GateBench) -> None:
     """Two in flight and no third; whoever says nothing of a lane has the usual one."""
+    widen(gate_bench, "other")
     for number in range(2):
         assert isinstance(gate_bench.gate.admit("shop", f"one-{number}", None, Limits(2)), Admitted)
         admitted(gate_bench, f"one-{number}", "other")
@@ -132,11 +146,81 @@ def test_the_offered_probe_passes_by_its_slot(gate_bench: GateBench) -> None:
 
 def test_what_is_offered_passes_by_its_slot(gate_bench: GateBench) -> None:
     """A working endpoint's backlog goes as its lane has room, and fresh ones wait behind it."""
+    widen(gate_bench)
     offer = gate_bench.gate.offer(["shop"])["shop"]
     assert isinstance(offer, MayRelease)
     assert len(offer.slots) == RULES.lane
     assert gate_bench.gate.admit("shop", "fresh") == Held(HeldFor.LANE)
     assert not admitted(gate_bench, "held", slot=offer.slots[0]).probe
+
+
+def test_who_has_not_answered_lately_has_few_places(gate_bench: GateBench) -> None:
+    """Each answer adds one to them, up to the lane; what is silent loses them again, and what fails quickly none."""
+    assert _places(gate_bench, "first") == RULES.narrow
+    attempts(gate_bench, Effect.SUCCESS, 3, "second", QUICK)
+    attempts(gate_bench, Effect.FAILURE, 1, "second", QUICK)
+    assert _places(gate_bench, "second") == RULES.narrow + 3
+    attempts(gate_bench, Effect.THROTTLED, 3, "third", QUICK)
+    attempts(gate_bench, Effect.FAILURE, 1, "third", RULES.slow_after)
+    assert _places(gate_bench, "third") == RULES.narrow
+
+
+def test_a_slow_endpoint_is_served_in_the_queue_of_the_slow(gate_bench: GateBench) -> None:
+    """There the slot that the quick queue's message got is its place; what is released goes there at once."""
+    (report,) = attempts(gate_bench, Effect.FAILURE, 1, took=TIMEOUT)
+    assert report.slow
+    gate_bench.advance(INSTANT)
+    answer = gate_bench.gate.admit("shop", "one")
+    assert isinstance(answer, Slow)
+    gate_bench.advance(INSTANT)
+    assert isinstance(gate_bench.gate.admit("shop", "two"), Slow)
+    assert gate_bench.gate.admit("shop", "three") == Held(HeldFor.LANE)
+    gate_bench.advance(INSTANT)
+    assert isinstance(gate_bench.gate.admit("shop", "one", answer.slot, slow=True), Admitted)
+    gate_bench.advance(RULES.slot_lease)
+    offer = gate_bench.gate.offer(["shop"])["shop"]
+    assert isinstance(offer, MayRelease)
+    assert offer.slow
+
+
+def test_an_endpoint_is_slow_as_soon_as_it_is_silent(gate_bench: GateBench) -> None:
+    """A second after the oldest attempt that is out began, and no more once that is answered."""
+    first = admitted(gate_bench, "one")
+    gate_bench.advance(RULES.slow_after - MOMENT)
+    second = admitted(gate_bench, "two")
+    gate_bench.gate.report("shop", second, Effect.SUCCESS, took=QUICK)
+    gate_bench.advance(MOMENT)
+    assert isinstance(gate_bench.gate.admit("shop", "three"), Slow)
+    assert not gate_bench.gate.report("shop", first, Effect.SUCCESS, took=RULES.slow_after).slow
+
+
+def test_the_probe_of_a_slow_endpoint_goes_to_the_queue_of_the_slow(gate_bench: GateBench) -> None:
+    """Whether it is offered or a fresh one: it carries a slot then, and is the probe there."""
+    attempts(gate_bench, Effect.FAILURE, 4)
+    attempts(gate_bench, Effect.FAILURE, 1, took=TIMEOUT)
+    gate_bench.advance(RULES.pause)
+    offer = gate_bench.gate.offer(["shop"])["shop"]
+    assert isinstance(offer, MayProbe)
+    assert offer.slow
+    gate_bench.advance(RULES.slot_lease)
+    fresh = gate_bench.gate.admit("shop", "fresh")
+    assert isinstance(fresh, Slow)
+    assert gate_bench.gate.admit("shop", "second") == HELD
+    answer = gate_bench.gate.admit("shop", "fresh", fresh.slot, slow=True)
+    assert isinstance(answer, Admitted)
+    assert answer.probe
+
+
+def test_an_endpoint_gets_so_many_attempts_a_second(gate_bench: GateBench) -> None:
+    """The others are held, and what the sweep is offered goes by the same rate."""
+    twice = Limits(rate=2)
+    for number in range(2):
+        gate_bench.advance(INSTANT)
+        assert isinstance(gate_bench.gate.admit("shop", f"one-{number}", None, twice), Admitted)
+    assert gate_bench.gate.admit("shop", "held", None, twice) == Held(HeldFor.RATE)
+    gate_bench.advance(timedelta(seconds=0.5))
+    assert gate_bench.gate.admit("shop", "fresh", None, twice) == Held(HeldFor.LANE)
+    admitted(gate_bench, "held", "other")
 
 
 def test_a_report_counts_once(gate_bench: GateBench) -> None:
@@ -150,7 +234,7 @@ def test_a_report_counts_once(gate_bench: GateBench) -> None:
 
 def test_away_everything_passes_and_nothing_moves(gate_bench: GateBench) -> None:
     """Without a lease, so that the report of it goes nowhere; and so does one of a lease from before."""
-    for _ in range(3):
-        assert gate_bench.away.admit("shop", "one") == Admitted(None)
+    for slow in (False, False, True):
+        assert gate_bench.away.admit("shop", "one", slow=slow) == Admitted(None)
     for token in (None, admitted(gate_bench, "one").token):
         assert gate_bench.away.report("shop", Admitted(token), Effect.FAILURE) == Report()

@@ -32,7 +32,7 @@ class FakeRelease:
     def __init__(self) -> None:
         self.released: list[tuple[str, Sequence[str]]] = []
 
-    def next_of(self, endpoint_id: str, slots: Sequence[str]) -> int:
+    def next_of(self, endpoint_id: str, slots: Sequence[str], *, slow: bool = False) -> int:  # noqa: ARG002
         """As Release.next_of."""
         if slots:
             self.released.append((endpoint_id, slots))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Addressee:
     """An endpoint of the cast; `reasons` are those for which a delivery to it may fail, None for that it need not.
 
-    `types`, `headers` and `lane` are as an endpoint's: what it wants, its own headers, its own lane.
+    `types`, `headers`, `lane` and `rate` are as an endpoint's: what it wants, its own headers, its own limits.
     """
 
     endpoint_id: str
@@ -19,6 +19,7 @@ class Addressee:
     types: tuple[str, ...] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     lane: int | None = None
+    rate: float | None = None
 
     @property
     def secret(self) -> str:
@@ -37,6 +38,7 @@ def _reasons(*reasons: str) -> frozenset[str | None]:
 
 
 LEAVES = "ep_leaving"  # dead until an operator removes it
+PROTECTED = "protected"  # has asked to be protected, and gets its events in bulk
 
 ADDRESSEES = {
     each.endpoint_id: each
@@ -57,6 +59,7 @@ ADDRESSEES = {
         ),
         Addressee("leaving", "leaving"),
         Addressee(LEAVES, "leaving", _reasons("fast_exhausted", "cancelled")),
+        Addressee(PROTECTED, "protected", lane=3, rate=5),
         # This merchant has no default endpoint, and there are events that neither of these two wants.
         Addressee(
             "ep_slow_side",

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tests.faults.addressees import ADDRESSEES
-from tests.merchant import Merchant, Reply, Request, Reset, TestCA
+from tests.faults.addressees import ADDRESSEES, PROTECTED
+from tests.merchant import Merchant, Reply, Request, Reset, Stall, TestCA
 from webhooks.model import delivery_id_of
 
 DOOMED = "doomed-"  # how the ids of deliveries begin that the drill deletes while they are sent
+LONGER_THAN_THE_DEADLINE = 4.0  # seconds
+_HANGS = 0.2  # of the attempts during an outage
+
 RESET = 0  # in the book, for a connection that was reset instead of answered
 
 Role = Callable[[Request, int], int | Reply]
@@ -106,6 +109,7 @@ class Cast:
             "strict": self._strict,
             "double": lambda _request, _seen: 200,
             "ep_double": self._outage,
+            PROTECTED: lambda _request, _seen: 200,
             "leaving": lambda _request, _seen: 202,
             "ep_leaving": self._dead,
             "ep_slow_side": self._slow,
@@ -143,7 +147,10 @@ class Cast:
         return self._away(request, seen) if self.dead.is_set() else 200
 
     def _away(self, request: Request, seen: int) -> int | Reply:
-        return Reply.raw(Reset()) if self.luck(str(request.webhook_id), seen) < 0.5 else 503
+        luck = self.luck(str(request.webhook_id), seen)
+        if luck < _HANGS:
+            return Reply.raw(Stall(LONGER_THAN_THE_DEADLINE), Reset())
+        return Reply.raw(Reset()) if luck < 0.5 else 503
 
     def _strict(self, request: Request, seen: int) -> int:
         luck = self.luck(str(request.webhook_id), 0)

@@ -207,6 +207,7 @@ CHECKS: tuple[Check, ...] = (
     one_probe,
     others_go_on,
     routing.lanes_are_kept,
+    routing.rates_are_kept,
     depth_is_bounded,
     final_is_final,
     acknowledged_late,

@@ -15,7 +15,7 @@ from tests.faults.cast import DOOMED
 from tests.faults.commands import How
 from tests.faults.frozen import frozen
 from tests.faults.kinds import Fault
-from tests.faults.theatre import DELIVERERS, Theatre
+from tests.faults.theatre import DELIVERERS, RANKS, Theatre
 from webhooks import deliver
 from webhooks.demo.stage import wait_until
 from webhooks.errors import NotPossible
@@ -56,6 +56,7 @@ class Faults:
                 self.worker_frozen,
                 self.worker_restarted,
                 self.all_workers_killed,
+                self.slow_worker_killed,
                 self.queue_purged,
                 self.redis_flushed,
                 self.redis_stopped,
@@ -100,7 +101,7 @@ class Faults:
         self._theatre.start(name)
 
     def all_workers_killed(self) -> None:
-        """SIGKILL of both, and nobody there for a while."""
+        """SIGKILL of all that deliver, and nobody there for a while."""
         self._wait_for_a_post()
         self._look_for_messages()
         for name in DELIVERERS:
@@ -108,6 +109,13 @@ class Faults:
         self.rest(2, 5)
         for name in DELIVERERS:
             self._theatre.start(name)
+
+    def slow_worker_killed(self) -> None:
+        """SIGKILL of the worker for slow endpoints, and nobody takes from their queue for a while."""
+        self._look_for_messages()
+        self._theatre.end("slow", Signals.SIGKILL)
+        self.rest(3, 6)
+        self._theatre.start("slow")
 
     def worker_frozen(self) -> None:
         """SIGSTOP of a worker in mid-POST until long after its leases, then SIGCONT: its results come late."""
@@ -124,7 +132,7 @@ class Faults:
         self._theatre.start(name)
 
     def workers_paused(self) -> None:
-        """SIGSTOP of both while the sweep goes on: the queue grows, and nobody takes from it."""
+        """SIGSTOP of all that deliver while the sweep goes on: the queues grow, and nobody takes from them."""
         for name in DELIVERERS:
             self._theatre.programs[name].send(Signals.SIGSTOP)
         self.rest(11, 13)
@@ -247,7 +255,8 @@ class Faults:
 
     def messages_doubled(self) -> None:
         """What waits in the queue or with a worker is queued once more, and again what was copied some faults ago."""
-        originals = [*self._redis_does("LRANGE", "deliveries", "0", "200"), *self._held_by_workers()]
+        waiting = [message for queue in (*RANKS, "slow") for message in self._redis_does("LRANGE", queue, "0", "200")]
+        originals = [*waiting, *self._held_by_workers()]
         copies = [_marked(message) for message in originals]
         for message in [*self._kept, *copies][:400]:
             self._redis_does("RPUSH", "deliveries", message)

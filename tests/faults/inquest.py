@@ -17,7 +17,7 @@ from sqlalchemy import Row, text
 
 from tests.faults import consumers
 from tests.faults.evidence import Evidence
-from tests.faults.theatre import Theatre
+from tests.faults.theatre import RANKS, Theatre
 from webhooks import parts
 from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import NotPossible, WebhooksError
@@ -29,7 +29,7 @@ FROM deliveries WHERE id = ANY(:ids)
 """
 _CLAIMS = "SELECT delivery_id, ends_at, silent_since FROM claims ORDER BY ends_at"
 _ATTEMPTS = "SELECT * FROM attempts WHERE delivery_id = ANY(:ids) ORDER BY delivery_id, number"
-_QUEUES = ("deliveries", "sweep")
+_QUEUES = (*RANKS, "slow", "sweep")
 _SHOWN = 5  # deliveries that are told in full
 _LISTED = 20  # ids in one line
 _LINES = 8  # of a log

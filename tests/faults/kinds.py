@@ -7,7 +7,15 @@ from datetime import datetime
 
 # Deliveries that a worker was at when one of these came may be sent twice: the worker could not write down the answer.
 DEADLY = frozenset(
-    {"worker_killed", "worker_frozen", "workers_paused", "all_workers_killed", "ended_by_itself", "row_refused"}
+    {
+        "worker_killed",
+        "worker_frozen",
+        "workers_paused",
+        "all_workers_killed",
+        "slow_worker_killed",
+        "ended_by_itself",
+        "row_refused",
+    }
 )
 
 # A claim whose answer was lost with its connection is an attempt of which nobody knows.

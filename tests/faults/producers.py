@@ -1,10 +1,12 @@
 """The drill's producers: threads that hand over events, and try again with the same ids when nothing was accepted.
 
-Most come one by one; some come many at once, and some of these inside a transaction of the producer's own.
+Most come one by one; some come many at once, and some of these inside a transaction of the producer's own. Now and then
+there is a bulk for one merchant.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
@@ -15,6 +17,7 @@ from typing import Any, Self
 
 import psycopg2
 
+from tests.faults.addressees import PROTECTED
 from webhooks import deliver, record_many
 from webhooks.errors import LedgerUnavailable
 
@@ -36,6 +39,7 @@ _TYPES = (
     ("kyc.status_changed", "approved"),
 )
 _MOST_AT_ONCE = 6
+_BULK, _BULK_EVERY = 20, 90  # events, and times that a producer hands something over
 
 # What a producer hears of its own connection while the ledger is away or refuses writes.
 _AWAY = (psycopg2.OperationalError, psycopg2.InterfaceError, psycopg2.errors.ReadOnlySqlTransaction)
@@ -71,14 +75,13 @@ class Producers:
 
     def _produce(self, number: int) -> None:
         dice = random.Random(f"{self._seed}/producer/{number}")
-        count = 0
+        ids = (f"p{number}-{nth}" for nth in itertools.count(1))
         try:
-            while not self._leave.wait(dice.expovariate(self._rate)):
-                (way,) = dice.choices(list(_WAYS), weights=list(_WAYS.values()))
-                size = 1 if way is _one else dice.randint(2, _MOST_AT_ONCE)
-                events = [_event(dice, f"p{number}-{count + nth}") for nth in range(1, size + 1)]
-                count += size
-                self._hand_over(events, way)
+            for turn in itertools.count(1):
+                if self._leave.wait(dice.expovariate(self._rate)):
+                    return
+                way, merchants = _choose(dice, turn)
+                self._hand_over([_event(dice, next(ids), merchant) for merchant in merchants], way)
         except BaseException as error:
             self.broken.append(error)
 
@@ -115,8 +118,16 @@ def _inside_a_transaction(events: Sequence[Event]) -> None:
 _WAYS: Mapping[Callable[[Sequence[Event]], object], int] = {_one: 8, _many: 1, _inside_a_transaction: 1}
 
 
-def _event(dice: random.Random, event_id: str) -> Event:
-    (merchant,) = dice.choices(list(_SHARES), weights=list(_SHARES.values()))
+def _choose(dice: random.Random, turn: int) -> tuple[Callable[[Sequence[Event]], object], Sequence[str]]:
+    """Return how events are handed over this time, and the merchant of each."""
+    if turn % _BULK_EVERY == 0:
+        return _many, [PROTECTED] * _BULK
+    (way,) = dice.choices(list(_WAYS), weights=list(_WAYS.values()))
+    size = 1 if way is _one else dice.randint(2, _MOST_AT_ONCE)
+    return way, dice.choices(list(_SHARES), weights=list(_SHARES.values()), k=size)
+
+
+def _event(dice: random.Random, event_id: str, merchant: str) -> Event:
     kind, status = dice.choice(_TYPES)
     event = {"id": event_id, "type": kind, "merchant_id": merchant, "amount": str(dice.randrange(10_000))}
     return {**event, "status": status} if status else event

@@ -43,6 +43,7 @@ PROOFS = {
     "filters-are-ignored": Proof("beat_killed", "Routing"),
     "breakers-are-of-merchants": Proof("beat_killed", "I6"),
     "lanes-are-all-alike": Proof("beat_killed", "Lanes"),
+    "rates-are-forgotten": Proof("beat_killed", "Rates"),
     "the-removed-are-remembered": Proof("beat_killed", "Removal"),
     "claims-are-kept": Proof("beat_killed", "Claims"),
 }

@@ -1,4 +1,4 @@
-"""The verdict on what concerns endpoints: where events go, with which lane, claimed by whom, and what removal ends."""
+"""The verdict on what concerns endpoints: where events go, within which limits, claimed by whom, what removal ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.faults.addressees import ADDRESSEES
 from tests.faults.evidence import Evidence
 from tests.faults.kinds import DEADLY, GATE
 
+_AT_ONCE = timedelta(seconds=1)  # so long an endpoint's rate may be saved up
 _MAY_STILL_ARRIVE = timedelta(seconds=2)  # what was claimed just before its endpoint was removed
 
 
@@ -58,6 +59,30 @@ def lanes_are_kept(evidence: Evidence) -> Iterator[str]:
             excused = any(evidence.explanation(other, GATE | DEADLY) for other in out)
             if each.lane and len(out) > each.lane and not excused:
                 yield f"{post.id} was one of {len(out)} at once, in a lane of {each.lane}"
+
+
+def rates_are_kept(evidence: Evidence) -> Iterator[str]:
+    """Rates: no endpoint gets more attempts than its rate allows, at any time, while the gate is there."""
+    for each in ADDRESSEES.values():
+        if each.rate and each.lane:
+            # What was allowed may be late on its way, for which its lane has so much room.
+            room = each.rate * _AT_ONCE.total_seconds() + each.lane
+            yield from _too_fast(evidence, each.endpoint_id, each.rate, room)
+
+
+def _too_fast(evidence: Evidence, endpoint_id: str, rate: float, room: float) -> Iterator[str]:
+    """Have what an endpoint saw run through a bucket of tokens, which is full again after a fault."""
+    left, before = room, None
+    for post in evidence.posts_at(endpoint_id):
+        if post in evidence.unheard:
+            continue  # the same attempt comes again
+        saved = rate * (post.request.at - before).total_seconds() if before else 0
+        excused = evidence.explanation(post, GATE | DEADLY)
+        left = (room if excused else min(room, left + saved)) - 1
+        before = post.request.at
+        if left < 0:
+            left = 0
+            yield f"{post.id} came too soon to {endpoint_id}, whose rate is {rate:g} a second"
 
 
 def claims_are_of_attempts(evidence: Evidence) -> Iterator[str]:

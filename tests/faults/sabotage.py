@@ -16,22 +16,20 @@ from typing import Any
 from uuid import uuid4
 
 from celery.bin.celery import main
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from tests.faults.addressees import ADDRESSEES
+from tests.faults import sabotage_of_endpoints
 from webhooks import app
 from webhooks.celery import channel
 from webhooks.delivery import Courier
 from webhooks.errors import LedgerUnavailable
-from webhooks.gate.gate import Gate
-from webhooks.ledger import database, routing, transitions
-from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
+from webhooks.ledger import database, driver, faults, transitions
+from webhooks.ledger.backlog import Backlog, Due
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.recording import Recording
-from webhooks.ledger.tables import claims, deliveries, events
-from webhooks.model import NO_LIMITS, Delivery, Limits, Message, Outcome, State, Unclaimed, Written, event_of
-from webhooks.operating import endpoints as operating
+from webhooks.ledger.tables import claims, deliveries
+from webhooks.model import Message, Outcome, State, Written
 from webhooks.policy.answers import meaning
 from webhooks.sweep import Sweep
 from webhooks.wire.sender import Sender
@@ -39,7 +37,7 @@ from webhooks.wire.sender import Sender
 
 def the_lost_are_ignored() -> None:
     """The sweep never publishes what has no message."""
-    Sweep._publish_due = lambda _self, _term: 0  # type: ignore[method-assign, assignment]
+    Sweep._publish_due = lambda _self, _term, _span: 0  # type: ignore[method-assign, assignment]
 
 
 def turns_are_not_compared() -> None:
@@ -156,93 +154,19 @@ def places_are_kept() -> None:
 
 def sessions_are_kept() -> None:
     """A session that refuses writes stays in the pool."""
-    database.condemns = lambda code: code is None  # type: ignore[attr-defined]
-    database._was_refused = lambda error: error is None
+    driver.condemns = faults.condemns = lambda code: code is None  # type: ignore[attr-defined]
+    database.was_refused = lambda error: error is None  # type: ignore[attr-defined]
 
 
 def faults_are_waited_out() -> None:
     """What the ledger refuses for good is tried again for ever, as if it were away."""
-    named = database.named
+    named = faults.named
 
     def named_as_outage(error: Any) -> LedgerUnavailable:
         fault = named(error)
         return fault if isinstance(fault, LedgerUnavailable) else LedgerUnavailable(str(fault))
 
-    database.named = named_as_outage
-
-
-def one_secret_signs_for_all() -> None:
-    """Whatever goes to a merchant is signed with the secret of one of its endpoints."""
-    claim, secrets = Ledger.claim, dict[str, str]()
-
-    def claim_with_one_secret(self: Ledger, message: Message) -> Delivery | Unclaimed:
-        claimed = claim(self, message)
-        if isinstance(claimed, Delivery):
-            return replace(claimed, secret=secrets.setdefault(claimed.merchant_id, claimed.secret))
-        return claimed
-
-    Ledger.claim = claim_with_one_secret  # type: ignore[method-assign]
-
-
-def own_headers_are_shared() -> None:
-    """A merchant's endpoints get each other's own headers."""
-    claim, headers = Ledger.claim, dict[str, dict[str, str]]()
-
-    def claim_with_all_headers(self: Ledger, message: Message) -> Delivery | Unclaimed:
-        claimed = claim(self, message)
-        if isinstance(claimed, Delivery):
-            shared = headers.setdefault(claimed.merchant_id, {})
-            shared.update(claimed.headers)
-            return replace(claimed, headers={**shared, **claimed.headers})
-        return claimed
-
-    Ledger.claim = claim_with_all_headers  # type: ignore[method-assign]
-
-
-def filters_are_ignored() -> None:
-    """An event goes to every endpoint of its merchant, whatever that wants."""
-    recorded = str(routing.RECORD)
-    routing.RECORD = text(recorded.replace("endpoints.types IS NULL OR", "true OR"))
-
-
-def breakers_are_of_merchants() -> None:
-    """The gate is asked about a merchant where it should be asked about an endpoint."""
-    call = Gate._call
-
-    def call_for_merchant(self: Gate, endpoint_id: str, limits: Limits, *args: str) -> tuple[Any, ...]:
-        return call(self, ADDRESSEES[endpoint_id].merchant_id, limits, *args)
-
-    Gate._call = call_for_merchant  # type: ignore[method-assign]
-
-
-def lanes_are_all_alike() -> None:
-    """An endpoint's own lane is not asked for."""
-    call = Gate._call
-    Gate._call = lambda self, endpoint_id, _limits, *args: call(self, endpoint_id, NO_LIMITS, *args)  # type: ignore[method-assign]
-
-
-def the_removed_are_remembered() -> None:
-    """What was accepted for an endpoint before it was removed is still sent there."""
-    claim, known, held = Ledger.claim, dict[str, Delivery](), Backlog.held_endpoints
-
-    def claim_all_the_same(self: Ledger, message: Message) -> Delivery | Unclaimed:
-        claimed = claim(self, message)
-        if isinstance(claimed, Delivery):
-            known[claimed.endpoint_id] = claimed
-        elif claimed is Unclaimed.REMOVED and message.endpoint_id in known:
-            event_id = event_of(message.id)
-            body = self.database.rows(select(events.c.body).where(events.c.id == event_id))[0].body
-            once = known[message.endpoint_id]
-            return replace(once, id=message.id, event_id=event_id, turn=message.turn, body=bytes(body))
-        return claimed
-
-    def held_and_removed(self: Backlog) -> HeldEndpoints:
-        found = held(self)
-        return HeldEndpoints({**found.limits, **dict.fromkeys(found.removed, NO_LIMITS)}, ())
-
-    operating.cancel_some = lambda *_: ()  # type: ignore[attr-defined]
-    Ledger.claim = claim_all_the_same  # type: ignore[method-assign]
-    Backlog.held_endpoints = held_and_removed  # type: ignore[method-assign]
+    database.named = named_as_outage  # type: ignore[attr-defined]
 
 
 def claims_are_kept() -> None:
@@ -274,13 +198,8 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         places_are_kept,
         sessions_are_kept,
         faults_are_waited_out,
-        one_secret_signs_for_all,
-        own_headers_are_shared,
-        filters_are_ignored,
-        breakers_are_of_merchants,
-        lanes_are_all_alike,
-        the_removed_are_remembered,
         claims_are_kept,
+        *sabotage_of_endpoints.ACTS,
     )
 }
 

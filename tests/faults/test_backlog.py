@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import courier
 from tests.faults.conftest import MakeRows
 from tests.system import System
 from webhooks import app, deliver, parts
@@ -32,7 +33,7 @@ def test_more_due_rows_than_anybody_can_work_on(system: System, make_rows: MakeR
         assert sweeper.tick().published == 0
         if tick % _TICKS_OF_RECOVERY == 0:
             system.sql(_TIME_PASSES)
-    messages = redis.lrange(DELIVERIES, 0, -1)
+    messages = courier.waiting(redis)
     assert len(messages) == len({json.loads(message)["headers"]["id"] for message in messages}) == 1000
     assert redis.info("memory")["used_memory"] < 1.1 * memory
 
@@ -46,8 +47,8 @@ def test_a_backlog_shrinks_at_the_rate_of_workers(system: System, make_rows: Mak
     ticks = 0
     while parts.sweeper().tick().published:
         ticks += 1
-        taken = [json.loads(message)["headers"]["id"] for message in redis.lrange(DELIVERIES, 0, -1)]
-        redis.delete(DELIVERIES)
+        taken = [json.loads(message)["headers"]["id"] for message in courier.waiting(redis)]
+        courier.forget(redis)
         seen.update(taken)
         system.sql(
             "UPDATE deliveries SET state = 'delivered', finished_at = now(), sweep_at = NULL WHERE id = ANY(:ids)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from tests import courier
 from tests.faults.conftest import MakeRows
 from tests.faults.proxy import Proxy
 from tests.merchant import Merchant, Reply
 from tests.system import System
-from webhooks import deliver, parts
+from webhooks import deliver, parts, publishing
 from webhooks.celery import messages
-from webhooks.celery.app import DELIVERIES
 from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import BrokerUnavailable, LedgerUnavailable
 from webhooks.model import Message, State
@@ -114,18 +114,19 @@ def test_a_broker_lost_in_the_middle_of_a_tick(
 ) -> None:
     """What one tick could not publish the next one does: nothing waits for recover_after."""
     make_rows(10)
-    publish, three = messages.publish, iter(range(3))
+    publish, three = messages.publish_all, iter(range(3))
 
-    def lost_after_three(message: Message, wait: timedelta) -> None:
+    def lost_after_three(given: Sequence[Message], wait: timedelta) -> None:
         if next(three, None) is None:
             raise BrokerUnavailable("lost")
-        publish(message, wait)
+        publish(given, wait)
 
     with monkeypatch.context() as patched:
         patched.setattr(parts.publisher(), "_send", lost_after_three)
+        patched.setattr(publishing, "AT_ONCE", 1)
         assert parts.sweeper().tick().published == 3
     assert parts.sweeper().tick().published == 7
-    assert system.redis().llen(DELIVERIES) == 10
+    assert len(courier.waiting(system.redis())) == 10
 
 
 def test_a_producer_hears_of_the_ledger_and_not_of_the_broker(system: System) -> None:

@@ -37,7 +37,7 @@ def proxy(system: System) -> Iterator[CommandProxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(("places", "failing"), [(1, _ALL), (2, ("ZREM", "EXEC"))], ids=["one", "several"])
+@pytest.mark.parametrize(("places", "failing"), [(1, _ALL), (2, ("ZREM", "EXEC", "EVALSHA"))], ids=["one", "several"])
 def test_no_failed_command_makes_a_worker_deaf(
     system: System, proxy: CommandProxy, places: int, failing: tuple[str, ...]
 ) -> None:

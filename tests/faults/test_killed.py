@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from kombu.connection import Connection
 
+from tests.gate.script import widen_only
 from tests.merchant import Reply
 from tests.system import System
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.celery.app import DELIVERIES
 from webhooks.model import Outcome, State
 
@@ -37,6 +38,7 @@ def test_waiting_retries_of_a_killed_worker_arrive_once(system: System, retries:
     )
     merchant = system.merchant("acme")
     merchant.answer_with(lambda request: 503 if request.header("X-Webhook-Attempt") == "1" else 200)
+    widen_only(parts.gate(), lane=100, merchant="acme")
     worker = system.start()
     for number in range(retries):
         deliver.delay({**PAID, "id": f"evt-{number}"})

@@ -8,6 +8,7 @@ from signal import Signals
 
 import pytest
 
+from tests import courier
 from tests.merchant import Reply
 from tests.system import System
 from webhooks import app, deliver, parts
@@ -30,13 +31,13 @@ def test_purged_deliveries_arrive_once(system: System, each: int, countdown_s: i
     worker = system.start()
     for number in range(each):
         _count_down({**PAID, "id": f"waits-{number}"}, timedelta(seconds=countdown_s))
-    system.wait_until(lambda: not system.redis().llen(DELIVERIES), "the worker has taken what waits")
+    system.wait_until(lambda: not len(courier.waiting(system.redis())), "the worker has taken what waits")
     worker.send(Signals.SIGSTOP)
     for number in range(each):
         deliver.delay({**PAID, "id": f"queued-{number}"})
     purged = system.run("celery", "-A", "webhooks", "purge", "-f")
     assert "messages" in purged.stdout, purged.stderr
-    assert system.redis().llen(DELIVERIES) == 0
+    assert len(courier.waiting(system.redis())) == 0
     worker.send(Signals.SIGCONT)
     system.wait_for_count(State.DELIVERED, 2 * each, timeout=60)
     assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {1}
@@ -49,7 +50,7 @@ def test_messages_that_no_worker_can_read_lose_nothing(system: System) -> None:
     merchant = system.merchant("acme")
     for number in range(3):
         deliver.delay({**PAID, "id": f"evt-{number}"})
-    system.redis().delete(DELIVERIES)
+    courier.forget(system.redis())
     identities = [{"id": f"evt-{number}", "merchant_id": "acme", "type": PAID["type"]} for number in range(3)]
     app.send_task("webhooks.deliver_v2", args=[identities[0]], queue=DELIVERIES)
     app.send_task("webhooks.deliver", args=[identities[1]], kwargs={"priority": 1})
@@ -67,12 +68,12 @@ def test_what_waits_in_a_long_queue_is_not_published_again(system: System) -> No
     redis = system.redis()
     overdue = "SELECT 1 FROM deliveries HAVING min(now() - due_at) > interval '1.2 seconds'"
     system.wait_until(lambda: _tick() and system.sql(overdue), "four times recover_after have passed")
-    assert redis.llen(DELIVERIES) == 200
+    assert len(courier.waiting(redis)) == 200
     redis.ltrim(DELIVERIES, 0, 99)  # workers take from the right: the oldest hundred are gone
-    system.wait_until(lambda: _tick() and redis.llen(DELIVERIES) == 200, "the lost are published again")
+    system.wait_until(lambda: _tick() and len(courier.waiting(redis)) == 200, "the lost are published again")
     overdue = overdue.replace("1.2 seconds", "2.4 seconds")
     system.wait_until(lambda: _tick() and system.sql(overdue), "another four have passed")
-    assert redis.llen(DELIVERIES) == 200
+    assert len(courier.waiting(redis)) == 200
 
 
 def test_a_message_sent_by_name_hides_nothing(system: System) -> None:
@@ -83,7 +84,7 @@ def test_a_message_sent_by_name_hides_nothing(system: System) -> None:
         deliver.delay({**PAID, "id": f"evt-{number}"})
     overdue = "SELECT 1 FROM deliveries HAVING min(now() - due_at) > interval '1 second'"
     system.wait_until(lambda: _tick() and system.sql(overdue), "three times recover_after have passed")
-    assert system.redis().llen(DELIVERIES) == 21
+    assert len(courier.waiting(system.redis())) == 21
 
 
 def test_a_slow_worker_is_not_overtaken_by_the_sweep(system: System) -> None:

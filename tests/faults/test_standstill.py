@@ -18,7 +18,7 @@ from tests import command
 from tests.system import System
 from webhooks import app, deliver, parts
 from webhooks.celery import broker
-from webhooks.celery.app import DELIVERIES, SWEEP
+from webhooks.celery.app import DELIVERIES, SLOW, SWEEP
 from webhooks.celery.scheduling import PersistentScheduler
 from webhooks.demo.embedded import PostgresServer
 from webhooks.errors import AnswerLost, BrokerUnavailable
@@ -94,11 +94,11 @@ def test_beat_that_is_gone_is_seen(system: System) -> None:
     told = command.done("status")
     assert (told["faults"], told["ledger_takes_writes"], told["longest_overdue"]) == ([], True, 0)
     assert told["sweep"]["ago"] < 5
-    assert told["queues"].keys() == {"deliveries", "sweep"}
+    assert told["queues"].keys() == {"deliveries", "slow", "sweep"}
     ((name, said),) = told["workers"].items()
-    assert (said["queues"], said["cancelled"], said["room"]) == (["deliveries", "sweep"], [], True)
+    assert (said["queues"], said["cancelled"], said["room"]) == (["deliveries", "slow", "sweep"], [], True)
     assert said["quiet"]["sweep"] < 5
-    assert f"{name} takes from deliveries, sweep" in command.run("status").stdout
+    assert f"{name} takes from deliveries, slow, sweep" in command.run("status").stdout
 
     parts.endpoints().pause("acme", paused=True)
     deliver.delay({**PAID, "id": "evt-1"})
@@ -143,18 +143,52 @@ def test_a_worker_that_takes_nothing_is_deaf(system: System, monkeypatch: pytest
         (61, 7, None, False),
     ],
 )
-def test_who_is_deaf(quiet_s: float, before: int | None, after: int | None, deaf: bool) -> None:
+@pytest.mark.parametrize("queue", [DELIVERIES, SLOW, SWEEP])
+def test_who_is_deaf(queue: str, quiet_s: float, before: int | None, after: int | None, deaf: bool) -> None:
     """Only who has taken nothing for a minute while the same message was the next."""
-    worker = Worker([DELIVERIES], [], {DELIVERIES: timedelta(seconds=quiet_s)}, room=True)
-    nothing = Sighting(0, None)
+    worker = Worker([queue], [], {queue: timedelta(seconds=quiet_s)}, room=True)
     answers = {
         "workers": {"w": worker},
-        f"queue {DELIVERIES}": Sighting(1, None, next=before),
-        f"then {DELIVERIES}": Sighting(1, None, next=after),
-        f"queue {SWEEP}": nothing,
-        f"then {SWEEP}": nothing,
+        **{f"{when} {name}": Sighting(0, None) for when in ("queue", "then") for name in judging.QUEUES},
+        f"queue {queue}": Sighting(1, None, next=before),
+        f"then {queue}": Sighting(1, None, next=after),
     }
-    assert bool(list(judging.judge_worker(answers, "w"))) is deaf
+    assert [fault.text.partition(" for ")[0] for fault in judging.judge_worker(answers, "w")] == [
+        f"it has taken nothing from the queue {queue}"
+    ] * deaf
+
+
+@pytest.mark.parametrize(
+    ("depth", "takes", "missing"),
+    [
+        (0, [DELIVERIES, SLOW, SWEEP], []),
+        (0, [DELIVERIES, SWEEP], []),  # nobody is slow
+        (1, [DELIVERIES, SWEEP], [SLOW]),
+        (1, [DELIVERIES, SLOW, SWEEP], []),
+        (0, [SLOW], [DELIVERIES, SWEEP]),  # which may get a message at any time
+    ],
+)
+def test_from_which_queues_somebody_must_take(depth: int, takes: list[str], missing: list[str]) -> None:
+    """From that of the slow only while something waits there."""
+    answers = {
+        "workers": {"w": Worker(takes, [], {}, room=True)},
+        **{f"{when} {name}": Sighting(0, None) for when in ("queue", "then") for name in judging.QUEUES},
+        f"then {SLOW}": Sighting(depth, None),
+    }
+    faults = [(fault.part, fault.text.partition(",")[0]) for fault in judging.judge_system(answers)]
+    assert faults == [(f"queue {name}", "no worker takes from it") for name in missing]
+
+
+def test_what_waits_for_a_slow_endpoint_is_seen(system: System) -> None:
+    """Its queue has a depth and an age of its own, and nobody who takes from it is a fault while something waits."""
+    deliver.delay({**PAID, "id": "evt-1"})
+    assert "queue slow" not in faults()
+    system.redis().lmove(DELIVERIES, SLOW, "RIGHT", "LEFT")
+    assert "queue slow: no worker takes from it, and 1 messages wait" in faults()
+    told = json.loads(command.run("status", "--json").stdout)["queues"]
+    assert {name: each["depth"] for name, each in told.items()} == {DELIVERIES: 0, SLOW: 1, SWEEP: 0}
+    assert told[SLOW]["oldest_waits"] >= 0
+    assert "slow: 1 wait, the oldest for " in command.run("status").stdout
 
 
 def test_a_part_that_is_silent_keeps_no_answer_back() -> None:

@@ -11,6 +11,7 @@ from signal import Signals
 
 import pytest
 
+from tests import courier
 from tests.faults.conftest import MakeRows
 from tests.merchant import Reply
 from tests.system import System
@@ -104,7 +105,7 @@ def test_sweeps_without_their_lease_publish_once(
     redis = system.redis()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: parts.sweeper().tick(), range(8)))
-    assert redis.llen(DELIVERIES) == rows
+    assert len(courier.waiting(redis)) == rows
 
 
 @contextmanager

@@ -13,12 +13,12 @@ import pytest
 from celery.exceptions import Retry
 
 from tests import courier
+from tests.gate.script import widen_only
 from tests.integration.test_breaker import hold_rows
 from tests.merchant import Reply, Request, Stall
 from tests.system import SECRET, System
 from webhooks import deliver, parts
 from webhooks.celery import attempting
-from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.demo.stage import wait_until
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable
@@ -97,6 +97,7 @@ def test_no_lock_is_held_during_a_post(system: System) -> None:
     """While a merchant takes its time no session is idle in a transaction, and operators' edits take no second (D7)."""
     merchant = system.merchant("acme")
     merchant.answers(Reply(200, after=2))
+    widen_only(parts.gate(), merchant="acme")
     system.start()
     for number in range(10):
         deliver.delay({**EVENT, "id": f"evt-{number}"})
@@ -126,10 +127,10 @@ def test_a_probe_that_the_ledger_refuses_stops_no_other_merchant(
         parts.gate(), "offer", lambda _ids, _lanes: {"first": MayProbe("probe:1"), "second": MayRelease(("slot:1",))}
     )
 
-    def refuse(_self: Backlog, _merchant_id: str) -> NoReturn:
+    def refuse(_self: Backlog, _merchant_ids: object) -> NoReturn:
         raise LedgerUnavailable("away for a moment")
 
-    monkeypatch.setattr(Backlog, "release_probe", refuse)
+    monkeypatch.setattr(Backlog, "release_probes", refuse)
     swept = parts.sweeper().tick()
     assert (swept.probes, swept.released) == (0, 1)
 
@@ -264,7 +265,7 @@ def test_a_row_that_cannot_be_changed_stops_one_step_of_the_sweep(system: System
     system.sql(_REFUSE_TO_EXPIRE)
     with pytest.raises(LedgerFault, match="not this one"):
         parts.sweeper().tick()
-    assert system.redis().llen(DELIVERIES) == 2
+    assert len(courier.waiting(system.redis())) == 2
     assert parts.pulse().last_done().finished_at is None
 
 

@@ -59,7 +59,12 @@ WHEN (OLD.state IN ('delivered', 'failed')
 EXECUTE FUNCTION note_overwritten();
 """
 
-DELIVERERS = ("worker-1", "worker-2")
+DELIVERERS = ("worker-1", "worker-2", "slow")
+
+RANKS = ("deliveries", "deliveries\x06\x163")  # the queue as it lies in Redis: first tries, and what may wait
+
+_ALL_QUICK = ("-Q", "deliveries", "-c", "10")
+_TAKING = {"slow": ("-Q", "slow", "-c", "10"), "sweep": ("-Q", "sweep", "-c", "1")}
 
 
 class Theatre:
@@ -118,6 +123,7 @@ class Theatre:
             headers=addressee.headers,
             types=addressee.types,
             lane=addressee.lane,
+            rate=addressee.rate,
         )
         if addressee.endpoint_id == addressee.merchant_id:
             parts.endpoints().set(addressee.merchant_id, changes)
@@ -154,12 +160,12 @@ class Theatre:
         return self._stage.run(name, "-m", *prefix, *arguments, ready=ready)
 
     def start(self, name: str, *, ready: str = "") -> None:
-        """Start one of the four programs; without `ready` nobody waits for it."""
+        """Start one of the five programs; without `ready` nobody waits for it."""
         if name == "beat":
             self.programs[name] = self.celery(name, "beat", "-l", "INFO", ready=ready)
         else:
-            queue = ("-Q", "sweep", "-c", "1") if name == "sweep" else ("-Q", "deliveries", "-c", "10")
-            self.programs[name] = self.celery(name, "worker", "-n", f"{name}@%h", "-l", "INFO", *queue, ready=ready)
+            taking = _TAKING.get(name, _ALL_QUICK)
+            self.programs[name] = self.celery(name, "worker", "-n", f"{name}@%h", "-l", "INFO", *taking, ready=ready)
         self.resting.discard(name)
 
     def end(self, name: str, how: Signals) -> None:

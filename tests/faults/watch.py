@@ -14,14 +14,14 @@ from redis.exceptions import RedisError
 
 from tests.faults.addressees import ADDRESSEES, SICK
 from tests.faults.faults import COPY
-from tests.faults.theatre import Theatre
+from tests.faults.theatre import RANKS, Theatre
 
-# Those whose breaker or own lane holds what was due before are left out.
+# Those whose breaker or own limits hold what was due before are left out.
 _LONGEST_OVERDUE = """
 SELECT coalesce(extract(epoch FROM max(now() - due_at)), 0) FROM deliveries
 WHERE state = 'pending' AND sending_since IS NULL AND due_at <= now() AND endpoint_id <> ALL(%s)
 """
-_HOLDS = [each.endpoint_id for each in ADDRESSEES.values() if each.endpoint_id in SICK or each.lane]
+_HOLDS = [each.endpoint_id for each in ADDRESSEES.values() if each.endpoint_id in SICK or each.lane or each.rate]
 
 # At no moment may a delivery be one that somebody sends, and nobody's claim.
 _UNCLAIMED = """
@@ -58,8 +58,9 @@ class Watch:
                 self._look_at_ledger()
 
     def _look_at_queue(self) -> None:
-        messages = self._theatre.redis.lrange("deliveries", 0, -1)
-        self.deepest = max(self.deepest, len(messages))
+        quick = [message for rank in RANKS for message in self._theatre.redis.lrange(rank, 0, -1)]
+        self.deepest = max(self.deepest, len(quick))
+        messages = [*quick, *self._theatre.redis.lrange("slow", 0, -1)]
         headers = [json.loads(message)["headers"] for message in messages]
         copies = Counter((header["id"], header.get("turn")) for header in headers if COPY not in header)
         self.most_copies = max([self.most_copies, *copies.values()])

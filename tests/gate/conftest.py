@@ -31,3 +31,11 @@ def gate(redis_url: str, clock: Clock) -> Iterator[Gate]:
     gate = Gate(redis_url, BreakerRules(), scripts_under_test())
     yield gate
     gate.close()
+
+
+@pytest.fixture
+def wide_gate(redis_url: str, clock: Clock) -> Iterator[Gate]:
+    """A gate where every endpoint may have its whole lane from the start."""
+    gate = Gate(redis_url, BreakerRules(narrow=BreakerRules().lane), scripts_under_test())
+    yield gate
+    gate.close()

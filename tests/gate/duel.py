@@ -9,7 +9,8 @@ from typing import TypeVar
 from tests.breaker_model import US, BreakerModel
 from tests.gate.clock import START_US
 from tests.gate.watched import Watched
-from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Offer
+from webhooks.gate.values import Admitted, Busy, Held, MayProbe, MayRelease, Offer, Slow
+from webhooks.model import NO_LIMITS, Limits
 from webhooks.policy.breaker import BreakerRules, Effect
 
 # Small numbers, so that a short walk meets every corner; no time below is ever waited for.
@@ -22,6 +23,9 @@ RULES = BreakerRules(
     lease=timedelta(seconds=15),
     lane=4,
     slot_lease=timedelta(seconds=20),
+    narrow=2,
+    remembered_quick=timedelta(seconds=30),
+    slow_after=timedelta(seconds=1),
 )
 
 _T = TypeVar("_T")
@@ -35,13 +39,14 @@ class Disagreement(AssertionError):
 class Duel:
     """One merchant's gate and its model; `steps` counts the calls in which they agreed."""
 
-    def __init__(self, gate: Watched) -> None:
+    def __init__(self, gate: Watched, limits: Limits = NO_LIMITS) -> None:
         self.merchant_id = f"merchant {next(_merchants)}"
-        self.model = BreakerModel(RULES)
+        self.model = BreakerModel(RULES.with_limits(limits))
         self.steps = 0
         self.slots: list[str] = []
         self.admissions: list[Admitted] = []
         self._gate = gate
+        self._limits = limits
         self._now = START_US
 
     def pass_time(self, wait_us: int) -> None:
@@ -52,24 +57,37 @@ class Duel:
         """Go to where one of the model's times ends, or a little to either side of it, if that lies ahead."""
         ahead = sorted(end for end in self.model.moments_of_interest() if end > self._now)
         if ahead:
-            # The call that follows is one microsecond later.
-            self._now = max(ahead[which % len(ahead)] + offset_us - 1, self._now)
+            self._go_to(ahead[which % len(ahead)] + offset_us)
 
-    def admit(self, delivery: str, slot: str | None) -> Admitted | Held | Busy:
+    def await_pause(self, offset_us: int) -> None:
+        """Go to where the pause ends, or a little to either side of it, if that lies ahead."""
+        self._go_to(self.model.pause_ends + offset_us)
+
+    def await_tokens(self, number: int, offset_us: int) -> None:
+        """Go to where the rate allows so many attempts, or a little to either side of it, if that lies ahead."""
+        self._go_to(self.model.moment_of_tokens(number) + offset_us)
+
+    def admit(self, delivery: str, slot: str | None, *, slow: bool) -> Admitted | Held | Busy | Slow:
         """Ask both."""
         now = self._tick()
         answer = self._same(
-            self._gate.admit(self.merchant_id, delivery, slot), self.model.admit(now, delivery, slot), "admit"
+            self._gate.admit(self.merchant_id, delivery, slot, self._limits, slow=slow),
+            self.model.admit(now, delivery, slot, slow=slow),
+            "admit",
         )
         if isinstance(answer, Admitted):
             self.admissions.append(answer)
+        if isinstance(answer, Slow):
+            self.slots.append(answer.slot)
         return answer
 
-    def report(self, admitted: Admitted, effect: Effect) -> None:
+    def report(self, admitted: Admitted, effect: Effect, took: timedelta | None) -> None:
         """Tell both."""
         now = self._tick()
         told = self._same(
-            self._gate.report(self.merchant_id, admitted, effect), self.model.report(now, admitted, effect), "report"
+            self._gate.report(self.merchant_id, admitted, effect, self._limits, took),
+            self.model.report(now, admitted, effect, took),
+            "report",
         )
         self.slots.extend(told.slots)
 
@@ -77,7 +95,9 @@ class Duel:
         """Let both offer."""
         now = self._tick()
         offer: Offer = self._same(
-            self._gate.offer([self.merchant_id])[self.merchant_id], self.model.offer(now), "offer"
+            self._gate.offer([self.merchant_id], {self.merchant_id: self._limits})[self.merchant_id],
+            self.model.offer(now),
+            "offer",
         )
         match offer:
             case MayProbe(slot):
@@ -101,6 +121,10 @@ class Duel:
         self.model.reset(now)
         self._same(None, None, "reset")
 
+    def _go_to(self, moment_us: int) -> None:
+        # The call that follows is one microsecond later.
+        self._now = max(moment_us - 1, self._now)
+
     def _tick(self) -> int:
         self._now += 1
         self._gate.now_us = self._now
@@ -113,6 +137,11 @@ class Duel:
             raise Disagreement(f"{call} at {self._now}:\n{sides}")
         self.steps += 1
         return lua
+
+
+def took_of(number: int) -> timedelta | None:
+    """Return one of the times that a POST may take: none at all, quick ones, and such as just are slow."""
+    return (None, *(timedelta(seconds=each) for each in (0.01, 0.01, 0.5, 0.999999, 1, 3, 10)))[number % 8]
 
 
 def seconds(number: float) -> int:

@@ -10,7 +10,7 @@ from tests.breaker_model import US
 from tests.gate.clock import Clock
 from tests.gate.script import MERCHANT
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, MayRelease
+from webhooks.gate.values import Admitted, MayRelease, Slow
 from webhooks.policy.breaker import Effect
 
 _TICK_US = timedelta(seconds=1) // US
@@ -22,6 +22,8 @@ class Endpoint:
     def __init__(self, gate: Gate, clock: Clock, per_second: int, latency: timedelta) -> None:
         self.reopened = 0
         self.most_at_once = 0
+        self.slow = 0
+        self.ticks = 0
         self._gate = gate
         self._clock = clock
         self._per_second = per_second
@@ -47,6 +49,7 @@ class Endpoint:
         return (self._clock.now_us - start_us) * US
 
     def _sweep(self) -> None:
+        self.ticks += 1
         offer = self._gate.offer([MERCHANT])[MERCHANT] if self._held else None
         if isinstance(offer, MayRelease):
             self._release(offer.slots)
@@ -63,6 +66,10 @@ class Endpoint:
         self._sent += 1
         self._clock.advance(US)
         answer = self._gate.admit(MERCHANT, f"held-{self._sent}", slot)
+        if isinstance(answer, Slow):
+            self._clock.advance(US)
+            answer = self._gate.admit(MERCHANT, f"held-{self._sent}", answer.slot, slow=True)
+            self.slow += 1
         assert isinstance(answer, Admitted), answer
         arrival_us = self._clock.now_us
         self._served[arrival_us // _TICK_US] += 1
@@ -75,6 +82,6 @@ class Endpoint:
         now_us, _, admitted, effect = heapq.heappop(self._in_flight)
         self._clock.set(max(now_us, self._clock.now_us + 1))
         self._held += effect is Effect.FAILURE
-        report = self._gate.report(MERCHANT, admitted, effect)
+        report = self._gate.report(MERCHANT, admitted, effect, took=self._latency_us * US)
         self.reopened += report.opened
         self._release(report.slots)

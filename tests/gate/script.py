@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import count
 
 from webhooks.gate.gate import Gate
 from webhooks.gate.values import Admitted, MayProbe, MayRelease, Report
-from webhooks.policy.breaker import Effect
+from webhooks.policy.breaker import BreakerRules, Effect
 
 MERCHANT = "shop"
+QUICK = timedelta(milliseconds=10)
 _deliveries = count()
 
 
@@ -19,9 +21,22 @@ def admitted(gate: Gate, delivery: str | None = None, slot: str | None = None, m
     return answer
 
 
-def attempts(gate: Gate, effect: Effect, times: int = 1, merchant: str = MERCHANT) -> list[Report]:
+def attempts(
+    gate: Gate, effect: Effect, times: int = 1, merchant: str = MERCHANT, took: timedelta | None = None
+) -> list[Report]:
     """Let so many attempts of different deliveries end like this, one after the other."""
-    return [gate.report(merchant, admitted(gate, merchant=merchant), effect) for _ in range(times)]
+    return [gate.report(merchant, admitted(gate, merchant=merchant), effect, took=took) for _ in range(times)]
+
+
+def widen(gate: Gate, lane: int = BreakerRules().lane, merchant: str = MERCHANT) -> None:
+    """Let a merchant answer until its lane is as wide as it can be."""
+    attempts(gate, Effect.SUCCESS, lane - BreakerRules().narrow, merchant, QUICK)
+
+
+def widen_only(gate: Gate, lane: int = BreakerRules().lane, merchant: str = MERCHANT) -> None:
+    """Let its lane be as wide as it can be, and none of those answers count against failures to come."""
+    widen(gate, lane, merchant)
+    gate.reset(merchant)
 
 
 def offered_probe(gate: Gate, merchant: str = MERCHANT) -> str:

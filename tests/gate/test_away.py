@@ -103,7 +103,7 @@ def test_a_closed_port_is_gate_unavailable() -> None:
         lambda: gate.admit(MERCHANT, "one"),
         lambda: gate.report(MERCHANT, Admitted("0:1:one"), Effect.SUCCESS),
         lambda: gate.offer([MERCHANT]),
-        lambda: gate.drained(MERCHANT),
+        lambda: gate.all_drained({MERCHANT: ()}),
         lambda: gate.reset(MERCHANT),
         lambda: gate.show(MERCHANT),
         gate.list,
@@ -133,7 +133,7 @@ def test_without_the_gate_deliveries_go_on() -> None:
     assert gate.report(MERCHANT, admitted, Effect.FAILURE) == Report()
     assert gate.report(MERCHANT, Admitted("0:1:one"), Effect.FAILURE) == Report()
     assert gate.offer([MERCHANT, "other"]) == {MERCHANT: MayRelease((ANY,)), "other": MayRelease((ANY,))}
-    gate.drained(MERCHANT)
+    gate.all_drained({MERCHANT: ()})
 
 
 def test_an_outage_costs_one_try_a_second() -> None:

@@ -164,8 +164,9 @@ def test_a_probe_that_was_never_sent_decides_nothing(gate: Gate, clock: Clock) -
     assert admitted(gate).probe
 
 
-def test_results_of_attempts_from_before_it_opened_change_nothing(gate: Gate, clock: Clock) -> None:
+def test_results_of_attempts_from_before_it_opened_change_nothing(wide_gate: Gate, clock: Clock) -> None:
     """Whether they come while it is paused, probing or working again."""
+    gate = wide_gate
     late = [admitted(gate) for _ in range(3)]
     attempts(gate, Effect.FAILURE, 5)
 
@@ -176,7 +177,7 @@ def test_results_of_attempts_from_before_it_opened_change_nothing(gate: Gate, cl
     gate.reset(MERCHANT)
     gate.report(MERCHANT, late[1], Effect.FAILURE)
     gate.report(MERCHANT, late[2], Effect.SUCCESS)
-    assert gate.show(MERCHANT) == Breaker(MERCHANT, since=clock.now)
+    assert gate.show(MERCHANT) == Breaker(MERCHANT, since=clock.now, width=BreakerRules().lane)
 
 
 def test_a_probe_whose_owner_is_silent_is_given_up(gate: Gate, clock: Clock) -> None:

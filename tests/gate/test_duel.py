@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from tests.gate.duel import RULES, Duel, seconds
+from tests.gate.duel import RULES, Duel, seconds, took_of
 from tests.gate.watched import Watched
 from webhooks.gate.values import Admitted
+from webhooks.model import Limits
 from webhooks.policy.breaker import Effect
 
 _MANY = settings(max_examples=100, stateful_step_count=80, database=None, suppress_health_check=list(HealthCheck))
 _DELIVERIES = st.integers(0, 7).map("delivery-{}".format)
 _EFFECTS = st.sampled_from(Effect)
+_TOOK = st.integers(0, 7).map(took_of)
 _RECENT = st.integers(1, 5)
 
 
@@ -30,29 +33,38 @@ class _Machine(RuleBasedStateMachine):
         super().__init__()
         self.duel = Duel(self.gate)
 
+    @initialize(rate=st.sampled_from((None, None, 0.4, 2.5)))
+    def limits(self, rate: float | None) -> None:
+        self.duel = Duel(self.gate, Limits(rate=rate))
+
     def teardown(self) -> None:
         _Machine.agreed += self.duel.steps
 
-    @rule(delivery=_DELIVERIES)
-    def fresh(self, delivery: str) -> None:
-        self.duel.admit(delivery, None)
+    @rule(delivery=_DELIVERIES, slow=st.booleans())
+    def fresh(self, delivery: str, slow: bool) -> None:
+        self.duel.admit(delivery, None, slow=slow)
 
     @precondition(lambda self: self.duel.slots)
-    @rule(delivery=_DELIVERIES, back=_RECENT)
-    def released(self, delivery: str, back: int) -> None:
-        self.duel.admit(delivery, self.duel.slots[-min(back, len(self.duel.slots))])
+    @rule(delivery=_DELIVERIES, back=_RECENT, slow=st.booleans())
+    def released(self, delivery: str, back: int, slow: bool) -> None:
+        self.duel.admit(delivery, self.duel.slots[-min(back, len(self.duel.slots))], slow=slow)
 
     @precondition(lambda self: self.duel.admissions)
-    @rule(effect=_EFFECTS, back=_RECENT)
-    def report(self, effect: Effect, back: int) -> None:
-        self.duel.report(self.duel.admissions[-min(back, len(self.duel.admissions))], effect)
+    @rule(effect=_EFFECTS, took=_TOOK, back=_RECENT)
+    def report(self, effect: Effect, took: timedelta | None, back: int) -> None:
+        self.duel.report(self.duel.admissions[-min(back, len(self.duel.admissions))], effect, took)
 
-    @rule(effect=_EFFECTS, times=st.integers(1, 5))
-    def answers(self, effect: Effect, times: int) -> None:
+    @rule(effect=_EFFECTS, took=_TOOK, times=st.integers(1, 5), slow=st.booleans())
+    def answers(self, effect: Effect, took: timedelta | None, times: int, slow: bool) -> None:
         for number in range(times):
-            answer = self.duel.admit(f"delivery-{number}", self.duel.slots[-1] if self.duel.slots else None)
+            slot = self.duel.slots[-1] if self.duel.slots else None
+            answer = self.duel.admit(f"delivery-{number}", slot, slow=slow)
             if isinstance(answer, Admitted):
-                self.duel.report(answer, effect)
+                self.duel.report(answer, effect, took)
+
+    @rule(number=st.integers(1, 3), offset_us=st.sampled_from((-1, 0, 1)))
+    def await_tokens(self, number: int, offset_us: int) -> None:
+        self.duel.await_tokens(number, offset_us)
 
     @rule()
     def offer(self) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 
 from tests.breaker_model import US
 from tests.forks import CONTEXT
 from tests.gate.racers import probe_for_ever, race
-from tests.gate.script import MERCHANT, admitted, attempts
+from tests.gate.script import MERCHANT, QUICK, admitted, attempts, widen
 from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import Admitted, Busy
+from webhooks.gate.values import Admitted, Busy, Held, Slow
+from webhooks.model import Limits
 from webhooks.policy.breaker import BreakerRules, Effect
+
+Answer = Admitted | Held | Busy | Slow
 
 _ROUNDS = 1_000
 _RACERS = 8
@@ -67,31 +71,42 @@ def test_a_killed_probe_is_followed_by_another_when_its_lease_is_over(redis_url:
 def test_one_delivery_is_admitted_once_however_many_ask(redis_url: str) -> None:
     """Twenty threads with the same message: one attempt, nineteen are told that it is busy (I3)."""
     gate = Gate(redis_url, BreakerRules())
-    start, answers = threading.Barrier(20), []
 
-    def ask() -> None:
-        start.wait()
-        answers.append(gate.admit(MERCHANT, "the same"))
+    assert Counter(map(type, _ask_at_once(lambda _: gate.admit(MERCHANT, "the same")))) == {Admitted: 1, Busy: 19}
 
-    threads = [threading.Thread(target=ask) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
-    assert Counter(map(type, answers)) == {Admitted: 1, Busy: 19}
+def test_of_many_who_ask_at_once_no_more_go_over_than_a_slow_endpoint_has_places(redis_url: str) -> None:
+    """Twenty threads after a timeout: as many slots as it is wide, and the others are held."""
+    gate = Gate(redis_url, BreakerRules())
+    attempts(gate, Effect.FAILURE, took=timedelta(seconds=10))
+    narrow = BreakerRules().narrow
+
+    answers = _ask_at_once(lambda number: gate.admit(MERCHANT, f"delivery-{number}"))
+
+    assert Counter(map(type, answers)) == {Slow: narrow, Held: 20 - narrow}
+    assert gate.show(MERCHANT).slots == len({answer.slot for answer in answers if isinstance(answer, Slow)}) == narrow
+
+
+def test_of_many_who_ask_at_once_no_more_go_than_there_are_tokens(redis_url: str) -> None:
+    """Twenty threads, and one attempt in a hundred seconds."""
+    gate = Gate(redis_url, BreakerRules(lane=20, narrow=20))
+
+    answers = _ask_at_once(lambda number: gate.admit(MERCHANT, f"delivery-{number}", None, Limits(rate=0.01)))
+
+    assert Counter(map(type, answers)) == {Admitted: 1, Held: 19}
 
 
 def test_the_lane_is_never_more_than_full(redis_url: str) -> None:
     """Forty threads, four rounds each: never more than twenty in flight, and no lease is left over."""
     gate, most = Gate(redis_url, BreakerRules()), []
+    widen(gate)
 
     def come_and_go() -> None:
         for number in range(4):
             answer = gate.admit(MERCHANT, f"{threading.get_ident()}-{number}")
             if isinstance(answer, Admitted):
                 most.append(gate.show(MERCHANT).in_flight)
-                gate.report(MERCHANT, answer, Effect.SUCCESS)
+                gate.report(MERCHANT, answer, Effect.SUCCESS, took=QUICK)
 
     threads = [threading.Thread(target=come_and_go) for _ in range(40)]
     for thread in threads:
@@ -111,6 +126,22 @@ def test_an_admission_says_when_its_lease_ends(redis_url: str) -> None:
     assert first.token
     assert second.token
     assert _ends(first.token) < _ends(second.token)
+
+
+def _ask_at_once(ask: Callable[[int], Answer], times: int = 20) -> list[Answer]:
+    """Ask from so many threads in the same instant."""
+    start, answers = threading.Barrier(times), list[Answer]()
+
+    def one(number: int) -> None:
+        start.wait()
+        answers.append(ask(number))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
 
 
 def _ends(token: str) -> int:

@@ -13,7 +13,7 @@ from redis.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from tests.gate.clock import Clock
-from tests.gate.script import MERCHANT, admitted, attempts, offered_probe, released
+from tests.gate.script import MERCHANT, QUICK, admitted, attempts, offered_probe, released, widen
 from webhooks.gate.gate import Gate
 from webhooks.gate.keys import keys_of
 from webhooks.gate.scripts import compose
@@ -51,7 +51,7 @@ def test_an_offer_to_many_loads_its_script_once_and_applies_it_once(client: redi
 
     offers = gate.offer(merchants)
 
-    assert {len(getattr(offer, "slots", ())) for offer in offers.values()} == {_RULES.lane}
+    assert {len(getattr(offer, "slots", ())) for offer in offers.values()} == {_RULES.narrow}
     assert gate.offer(merchants) == dict.fromkeys(merchants, Wait())
     assert gate.offer([]) == {}
 
@@ -71,7 +71,7 @@ def test_a_cache_lost_in_the_middle_of_an_offer_repeats_only_what_did_not_run(
     monkeypatch.setattr(gate, "_pipeline", interrupted)
     offers = gate.offer(["one", "two", "three"])
 
-    assert [len(getattr(offer, "slots", ())) for offer in offers.values()] == [_RULES.lane] * 3
+    assert [len(getattr(offer, "slots", ())) for offer in offers.values()] == [_RULES.narrow] * 3
 
 
 def test_an_emptied_redis_is_a_fresh_start(client: redis.Redis, gate: Gate, clock: Clock) -> None:
@@ -91,12 +91,12 @@ def test_an_emptied_redis_is_a_fresh_start(client: redis.Redis, gate: Gate, cloc
 
 def test_a_thousand_stamps_are_exact_and_no_two_alike(client: redis.Redis, redis_url: str) -> None:
     """Leases taken as fast as the server can: each token is the lease's end to the microsecond, and its own."""
-    gate = Gate(redis_url, BreakerRules(lane=1000))
+    gate = Gate(redis_url, BreakerRules(lane=1000, narrow=1000))
     admitted(gate, "first")
     script, names = compose()["admit"], keys_of(MERCHANT)
-    pipeline = client.pipeline(transaction=False)
+    pipeline, rules = client.pipeline(transaction=False), rules_as_json(BreakerRules(lane=1000, narrow=1000))
     for number in range(999):
-        pipeline.evalsha(script.sha, 4, *names, rules_as_json(BreakerRules(lane=1000)), f"delivery-{number}", "")
+        pipeline.evalsha(script.sha, len(names), *names, rules, f"delivery-{number}", "", "quick")
 
     tokens = [token for _, token in pipeline.execute()]
 
@@ -151,6 +151,18 @@ def test_a_call_is_one_round_trip(
     assert len(sent) == 1, name
 
 
+def test_a_delivery_costs_few_commands(client: redis.Redis, redis_url: str) -> None:
+    """Nineteen within both scripts, where nothing else of its endpoint is in flight; the clock's own among them."""
+    gate = Gate(redis_url, _RULES)
+    attempts(gate, Effect.SUCCESS, took=QUICK)
+    client.config_resetstat()
+    attempts(gate, Effect.SUCCESS, took=QUICK)
+    calls = {name: told["calls"] for name, told in client.info("commandstats").items()}
+
+    assert calls.pop("cmdstat_evalsha") == 2
+    assert sum(calls.values()) - calls["cmdstat_config|resetstat"] <= 19
+
+
 def test_an_idle_tick_writes_nothing(client: redis.Redis, gate: Gate) -> None:
     """While a merchant is paused the sweep's question changes not a byte."""
     attempts(gate, Effect.FAILURE, 5)
@@ -180,6 +192,7 @@ def test_no_bucket_is_wider_than_five_seconds(window: int, buckets: int) -> None
 
 def test_the_slots_of_an_offer_are_used_up_one_by_one(gate: Gate) -> None:
     """Each lets one delivery pass."""
+    widen(gate)
     slots = released(gate)
 
     assert len(set(slots)) == _RULES.lane

@@ -18,6 +18,12 @@ _RULES = BreakerRules()
 _LANE = _RULES.lane
 
 
+@pytest.fixture
+def gate(wide_gate: Gate) -> Gate:
+    """How wide an endpoint is has tests of its own."""
+    return wide_gate
+
+
 def _fill(gate: Gate) -> list[Admitted]:
     return [admitted(gate) for _ in range(_LANE)]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import TypeVar
 
-from tests.gate.duel import Duel, seconds
+from tests.breaker_model import US
+from tests.gate.duel import RULES, Duel, seconds, took_of
 from webhooks.gate.values import Admitted
 from webhooks.policy.breaker import Effect
 
@@ -23,6 +25,9 @@ _MOVES = {
     "approach": 14,
     "straddle": 8,
     "pass_time": 5,
+    "await_pause": 3,
+    "await_tokens": 6,
+    "earn": 6,
     "drained": 3,
     "reset": 1,
 }
@@ -47,24 +52,25 @@ class Walk:
     def _admit(self, _: Effect) -> None:
         self._delivery += self._dice.randrange(2)
         slot = self._recent(self._duel.slots) if self._dice.random() < 0.6 else None
-        self._duel.admit(f"delivery-{self._delivery % 12}", slot)
+        self._duel.admit(f"delivery-{self._delivery % 12}", slot, slow=self._slow())
 
     def _report(self, effect: Effect) -> None:
         live = [admitted for _, admitted in self._duel.model.leases.values()]
         if live:
-            self._duel.report(self._dice.choice(live), effect)
+            self._duel.report(self._dice.choice(live), effect, self._took())
 
     def _report_old(self, effect: Effect) -> None:
         admitted = self._recent(self._duel.admissions)
         if admitted:
-            self._duel.report(admitted, effect)
+            self._duel.report(admitted, effect, self._took())
 
     def _answer(self, effect: Effect) -> None:
         for _ in range(self._dice.randrange(1, 5)):
             self._delivery += 1
-            answer = self._duel.admit(f"delivery-{self._delivery % 12}", self._recent(self._duel.slots))
+            slot = self._recent(self._duel.slots)
+            answer = self._duel.admit(f"delivery-{self._delivery % 12}", slot, slow=self._slow())
             if isinstance(answer, Admitted):
-                self._duel.report(answer, effect)
+                self._duel.report(answer, effect, self._took())
 
     def _crowd(self, effect: Effect) -> None:
         """Come all at once, sometimes to a lane that was just drained."""
@@ -72,7 +78,7 @@ class Walk:
             self._drained(effect)
         for _ in range(5):
             self._delivery += 1
-            self._duel.admit(f"delivery-{self._delivery % 12}", None)
+            self._duel.admit(f"delivery-{self._delivery % 12}", None, slow=self._slow())
 
     def _fail(self, _: Effect) -> None:
         self._answer(Effect.FAILURE)
@@ -93,6 +99,25 @@ class Walk:
     def _pass_time(self, _: Effect) -> None:
         self._duel.pass_time(self._dice.choice((seconds(0.001), seconds(1), seconds(7), seconds(61), seconds(200))))
 
+    def _await_pause(self, effect: Effect) -> None:
+        """Come just when the pause is over."""
+        self._duel.await_pause(self._dice.choice((-1, 0, 0, 1)))
+        self._dice.choice((self._offer, self._admit))(effect)
+
+    def _await_tokens(self, effect: Effect) -> None:
+        """Come just when the rate allows another attempt, or a few."""
+        self._duel.await_tokens(self._dice.randrange(1, 4), self._dice.choice((-1, 0, 0, 1)))
+        self._dice.choice((self._offer, self._admit, self._crowd, self._report))(effect)
+
+    def _earn(self, _: Effect) -> None:
+        """Answer quickly a few times."""
+        for _quick in range(self._dice.randrange(2, 8)):
+            self._delivery += 1
+            slot = self._recent(self._duel.slots)
+            answer = self._duel.admit(f"delivery-{self._delivery % 12}", slot, slow=self._slow())
+            if isinstance(answer, Admitted):
+                self._duel.report(answer, Effect.SUCCESS, timedelta(milliseconds=10))
+
     def _drained(self, _: Effect) -> None:
         if self._dice.random() < 0.5:
             self._duel.offer()
@@ -100,6 +125,16 @@ class Walk:
 
     def _reset(self, _: Effect) -> None:
         self._duel.reset()
+
+    def _slow(self) -> bool:
+        return self._dice.random() < 0.6
+
+    def _took(self) -> timedelta | None:
+        """Let a POST take one of the usual times, or so long that the endpoint just becomes slow by it, or just not."""
+        if self._dice.random() < 0.1:
+            just_slow = 4 * RULES.slow_after - 3 * self._duel.model.pace * US
+            return max(just_slow - self._dice.randrange(2) * US, timedelta())
+        return took_of(self._dice.randrange(8))
 
     def _recent(self, things: list[T]) -> T | None:
         return things[-self._dice.randrange(1, min(len(things), 4) + 1)] if things else None

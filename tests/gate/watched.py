@@ -25,7 +25,6 @@ class Watched(Gate):
     def __init__(self, redis_url: str, rules: BreakerRules, parts: Mapping[str, str] | None = None) -> None:
         super().__init__(redis_url, rules, compose({"clock": _CLOCK, **(parts or {})}))
         self.now_us = START_US
-        self._without_clock = self._rules_with(NO_LIMITS).removesuffix("}")
         self._seen: Reply = []
         self._line: Any = self._redis.connection_pool.get_connection()
         self._ask(*(("SCRIPT", "LOAD", script.text) for script in self._scripts.values()))
@@ -37,8 +36,8 @@ class Watched(Gate):
 
     def _run(self, operation: str, endpoint_id: str, *args: str, limits: Limits = NO_LIMITS) -> Reply:
         if operation != "show":
-            rules = f'{self._without_clock}, "now_us": {self.now_us}}}'
-            *names, _ = self._call(endpoint_id, limits)
+            *names, rules = self._call(endpoint_id, limits)
+            rules = f'{rules.removesuffix("}")}, "now_us": {self.now_us}}}'
             call = (*names, rules)
             asked = ("EVALSHA", self._scripts[operation].sha, *call, *args)
             reply, self._seen = self._ask(asked, ("EVALSHA", self._scripts["show"].sha, *call))

@@ -17,7 +17,6 @@ from tests.gate.clock import Clock, scripts_under_test
 from tests.merchant import Merchant, Reply, Stall
 from tests.system import System
 from webhooks import deliver, parts
-from webhooks.celery.app import DELIVERIES
 from webhooks.delivery import SetAside
 from webhooks.gate.gate import Gate
 from webhooks.model import Changes, HeldFor, Message, State
@@ -74,7 +73,7 @@ def held(count: int, merchant_id: str) -> list[Message]:
 
 def the_probe(system: System) -> Message:
     """Have the sweep offer a probe, and no second one; returns its message."""
-    system.redis().delete(DELIVERIES)  # retries that count down
+    courier.forget(system.redis())  # retries that count down
     assert parts.sweeper().tick().probes == 1
     assert parts.sweeper().tick().probes == 0
     message = courier.take(system.redis())

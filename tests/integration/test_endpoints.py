@@ -39,7 +39,13 @@ def furnish() -> None:
     """Register a merchant with a default endpoint, and one more that has something of everything."""
     parts.endpoints().set("acme", Changes(url=URL, secret=SECRET))
     more = Changes(
-        url=f"{URL}/more", secret=SECRET, headers={"X-Key": "one"}, types=("kyc.*",), lane=3, note="the second"
+        url=f"{URL}/more",
+        secret=SECRET,
+        headers={"X-Key": "one"},
+        types=("kyc.*",),
+        lane=3,
+        rate=0.5,
+        note="the second",
     )
     parts.endpoints().add("acme", "ep_more", more)
 
@@ -64,6 +70,7 @@ def rows(system: System) -> Sequence[Any]:
 def test_an_endpoint_is_added_with_everything_that_it_may_have(acme: System) -> None:
     """What was given is shown again, but for secret and values; the audit names fields and no content."""
     options = ["--id", "ep_x-1.a_b", "--url", f"{URL}/x", "--secret", CANARY, "--standard-headers", "--lane", "7"]
+    options += ["--rate", "2.5"]
     options += ["--header", f"Authorization: Bearer {CANARY}", "--header", "X-Shop:main", "--note", "Zoë's"]
     options += ["--type", "kyc.status_changed", "--type", "payment.*", "--type", "payment.*", "--why", "they asked"]
     added = done("endpoint", "add", "acme", *options)
@@ -77,6 +84,7 @@ def test_an_endpoint_is_added_with_everything_that_it_may_have(acme: System) -> 
         "headers": ["X-Shop", "Authorization"],
         "types": ["kyc.status_changed", "payment.*"],
         "lane": 7,
+        "rate": 2.5,
         "note": "Zoë's",
         "paused_at": None,
         "created_at": 0,
@@ -85,7 +93,7 @@ def test_an_endpoint_is_added_with_everything_that_it_may_have(acme: System) -> 
     assert headers_of(acme, "ep_x-1.a_b") == {"Authorization": f"Bearer {CANARY}", "X-Shop": "main"}
     assert secret_of(acme, "ep_x-1.a_b") == CANARY
     (line,) = done("audit")
-    what = "set address, secret, headers, own headers, types, lane, note of ep_x-1.a_b, a new endpoint of acme"
+    what = "set address, secret, headers, own headers, types, lane, rate, note of ep_x-1.a_b, a new endpoint of acme"
     assert (line["what"], line["why"]) == (what, "they asked")
 
 
@@ -154,6 +162,9 @@ SETTING = [
     (["--all-types"], {"types": None}),
     (["--lane", "1000"], {"lane": 1000}),
     (["--no-lane"], {"lane": None}),
+    (["--rate", "0.01"], {"rate": 0.01}),
+    (["--rate", "1000"], {"rate": 1000}),
+    (["--no-rate"], {"rate": None}),
     (["--note", "n" * 500], {"note": "n" * 500}),
     (["--note", ""], {"note": None}),
 ]
@@ -179,6 +190,8 @@ WRONG = [
     (["--secret", "a", "--generate-secret"], "--secret and --generate-secret exclude each other"),
     (["--type", "a", "--all-types"], "--type and --all-types exclude each other"),
     (["--lane", "1", "--no-lane"], "--lane and --no-lane exclude each other"),
+    (["--rate", "1", "--no-rate"], "--rate and --no-rate exclude each other"),
+    (["--rate", "nan"], "a rate is 0.01 to 1000 attempts a second"),
     (["--header", "X-Key: a", "--no-header", "x-key"], "--header and --no-header of one name exclude each other"),
     (["--header", "X-New: a", "--header", "x_new: b"], "--header: one of them is given twice"),
     (["--secret", ""], "the secret is empty"),
@@ -220,7 +233,14 @@ def test_mistakes_change_nothing(acme: System, command: str, options: Sequence[s
     assert done("audit") == []
 
 
-@pytest.mark.parametrize("options", [["--header", CANARY], ["--lane", "0"], ["--lane", "1001"], ["--lane", "many"]])
+UNREADABLE = [
+    ["--header", CANARY],
+    *(["--lane", each] for each in ("0", "1001", "many")),
+    *(["--rate", each] for each in ("0", "0.009", "-1", "1000.1", "inf", "many")),
+]
+
+
+@pytest.mark.parametrize("options", UNREADABLE, ids=" ".join)
 def test_an_option_that_cannot_be_read_is_a_mistyped_one(acme: System, options: Sequence[str]) -> None:
     """Status 2, with the option's name; of a header nothing is quoted."""
     result = run("endpoint", "set", "ep_more", *options)
@@ -342,7 +362,8 @@ def test_lists_and_facts_say_what_is_set(acme: System) -> None:
     assert done("endpoint", "list", "--merchant", "nobody") == []
     shown = run("endpoint", "show", "ep_more").stdout.splitlines()
     facts = {name.strip(): value.strip() for name, _, value in (line.partition("  ") for line in shown)}
-    assert (facts["lane"], facts["types"], facts["headers"], facts["held"]) == ("3", "kyc.*", "X-Key", "none")
+    said = {"lane": "3", "rate": "0.5", "types": "kyc.*", "headers": "X-Key", "held": "none"}
+    assert {name: facts[name] for name in said} == said
     assert done("endpoint", "show", "acme")["held"] == {"breaker": 1}
 
 

@@ -120,7 +120,7 @@ def test_an_event_that_nobody_wanted_is_replayed_once_somebody_does(system: Syst
     merchant = system.merchant("acme")
     assert run("event", "replay", "pay-1", "--why", "x").stdout == "pay-1: is being sent, for the first time\n"
     assert done("event", "show", "pay-1")["unmatched"] is False
-    (released,) = parts.backlog().release("acme", 1)
+    (released,) = parts.backlog().release({"acme": 1})["acme"]
     parts.courier().attempt(released)
     (request,) = merchant.requests
     assert (request.webhook_id, request.body) == ("pay-1", parts.views().body("pay-1"))

@@ -10,7 +10,6 @@ import pytest
 
 from tests import courier
 from tests.system import System
-from webhooks.celery.app import DELIVERIES
 from webhooks.ledger.ledger import Ledger
 from webhooks.model import Delivery, Message, Unclaimed
 from webhooks.policy.decisions import RetryAt
@@ -38,5 +37,5 @@ def test_a_slow_ledger_brings_no_retry_early(system: System, monkeypatch: pytest
     decision = courier.send(PAID)
     assert isinstance(decision, RetryAt)
     assert decision.due_at - merchant.requests[0].at >= timedelta(seconds=5)
-    (message,) = system.redis().lrange(DELIVERIES, 0, -1)
+    (message,) = courier.waiting(system.redis())
     assert datetime.fromisoformat(json.loads(message)["headers"]["eta"]) >= decision.due_at

@@ -171,11 +171,11 @@ def test_a_sweep_that_sees_no_message_publishes_none_again(system: System, unsee
     for number in range(50):
         deliver.delay({**EVENT, "id": f"evt-{number}"})
     _tick_past_recovery(system)
-    assert redis.llen(DELIVERIES) == 50
+    assert len(courier.waiting(redis)) == 50
     for _ in range(10):
         _take(unseen, redis)
     _tick_past_recovery(system)
-    assert redis.llen(DELIVERIES) == 40
+    assert len(courier.waiting(redis)) == 40
 
 
 def test_a_sweep_that_sees_no_message_finds_what_was_lost(system: System, unseen: Lookout) -> None:
@@ -183,18 +183,18 @@ def test_a_sweep_that_sees_no_message_finds_what_was_lost(system: System, unseen
     redis = system.redis()
     for number in range(5):
         deliver.delay({**EVENT, "id": f"lost-{number}"})
-    redis.delete(DELIVERIES)
+    courier.forget(redis)
     _tick_past_recovery(system)
-    assert redis.llen(DELIVERIES) == 5
-    redis.delete(DELIVERIES)
+    assert len(courier.waiting(redis)) == 5
+    courier.forget(redis)
     system.sql("UPDATE deliveries SET queued_at = queued_at - interval '1 minute'")
     for number in range(5):
         deliver.delay({**EVENT, "id": f"queued-{number}"})
     _tick_past_recovery(system)
-    assert redis.llen(DELIVERIES) == 5  # nobody takes anything: nothing would be gained
+    assert len(courier.waiting(redis)) == 5  # nobody takes anything: nothing would be gained
     _take(unseen, redis)
     _tick_past_recovery(system)
-    assert redis.llen(DELIVERIES) == 4 + 5
+    assert len(courier.waiting(redis)) == 4 + 5
 
 
 def _tick_past_recovery(system: System) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +15,8 @@ from sqlalchemy import create_engine, make_url
 
 from tests.integration.test_round_trips import counting
 from tests.system import System
-from webhooks import EventConflict, InvalidEvent, LedgerUnavailable, deliver, parts, record, record_many
+from webhooks import EventConflict, InvalidEvent, LedgerUnavailable, deliver, parts, publishing, record, record_many
 from webhooks.accepting import batches
-from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES
 from webhooks.errors import BrokerUnavailable
 from webhooks.model import Message, State
@@ -37,8 +35,23 @@ def events(number: int, **more: Any) -> list[Event]:
 
 
 def queue(system: System) -> list[str]:
-    """Return whose messages wait in the broker's queue, the oldest first."""
-    return [json.loads(each)["headers"]["id"] for each in reversed(system.redis().lrange(DELIVERIES, 0, -1))]
+    """Return whose messages wait in the broker's queue, the oldest first, and last those that may wait for others."""
+    return [*first(system), *waiting(system)]
+
+
+def first(system: System) -> list[str]:
+    """Return whose messages go before others, the oldest first."""
+    return ids_in(system, DELIVERIES)
+
+
+def waiting(system: System) -> list[str]:
+    """Return whose messages may wait for others, the oldest first."""
+    return ids_in(system, f"{DELIVERIES}\x06\x163")
+
+
+def ids_in(system: System, name: str) -> list[str]:
+    """Return whose messages are in a list of the broker's."""
+    return [json.loads(each)["headers"]["id"] for each in reversed(system.redis().lrange(name, 0, -1))]
 
 
 @pytest.fixture
@@ -53,7 +66,7 @@ def test_a_thousand_events_are_two_statements(system: System, monkeypatch: pytes
     with counting(system, monkeypatch) as counted:
         assert deliver.many(each for each in events(1000)) == [f"evt-{number}" for number in range(1000)]
     assert counted.transactions == 2
-    assert counted.commands["lpush"] == 1000
+    assert counted.commands["lpush"] == 2
     assert queue(system)[1:] == [f"evt-{number}" for number in range(1000)]
     assert deliver.many(events(1000)) == [f"evt-{number}" for number in range(1000)]
     assert system.counted() == {State.PENDING: 1001}
@@ -154,6 +167,18 @@ def test_a_batch_holds_no_more_than_fits(system: System, monkeypatch: pytest.Mon
     assert (counted.transactions, counted.statements) == (2, 2)  # a batch of one is one statement
 
 
+def test_what_comes_in_a_crowd_lets_others_go_first(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than twenty events in one call, or one by one within a second: single ones of others go before them."""
+    monkeypatch.setattr(parts.accepting().bursts, "_clock_s", lambda: 0.0)
+    deliver.many(events(20))
+    deliver.many({**event(number), "merchant_id": f"m-{number}"} for number in range(100, 121))
+    for number in range(200, 203):
+        deliver.delay(event(number))
+    deliver.delay({**event(300), "merchant_id": "other"})
+    assert first(system) == [*(f"evt-{number}" for number in range(20)), "evt-300"]
+    assert waiting(system) == [f"evt-{number}" for number in (*range(100, 121), 200, 201, 202)]
+
+
 def test_without_the_ledger_nothing_is_accepted(system: System) -> None:
     """The error says so, and the same call again is right."""
     with system.ledger_away(), pytest.raises(LedgerUnavailable, match=r"; none is accepted$") as refusal:
@@ -198,24 +223,15 @@ def test_without_the_broker_all_are_accepted(system: System) -> None:
 def test_a_broker_that_is_lost_in_between_has_what_it_took(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger knows of the others that no message is on its way."""
     publisher = parts.publisher()
+    send, left = publisher._send, iter(range(1))
 
-    def lost_after_three() -> AbstractContextManager[Callable[[Message, timedelta], None]]:
-        left = iter(range(3))
+    def lost_after_one(given: Sequence[Message], wait: timedelta) -> None:
+        if next(left, None) is None:
+            raise BrokerUnavailable("lost")
+        send(given, wait)
 
-        @contextmanager
-        def connected() -> Iterator[Callable[[Message, timedelta], None]]:
-            with messages.connected() as send:
-
-                def sending(message: Message, wait: timedelta) -> None:
-                    if next(left, None) is None:
-                        raise BrokerUnavailable("lost")
-                    send(message, wait)
-
-                yield sending
-
-        return connected()
-
-    monkeypatch.setattr(publisher, "_connected", lost_after_three)
+    monkeypatch.setattr(publishing, "AT_ONCE", 3)
+    monkeypatch.setattr(publisher, "_send", lost_after_one)
     deliver.many(events(10))
     assert queue(system) == ["evt-0", "evt-1", "evt-2"]
     (left,) = system.sql("SELECT count(*) AS number FROM deliveries WHERE queued_at IS NULL AND sweep_at = due_at")

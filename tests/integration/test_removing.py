@@ -205,8 +205,9 @@ def test_what_is_accepted_while_there_are_others_goes_to_these(system: System) -
 
 
 def test_nothing_of_the_old_settings_comes_back(system: System) -> None:
-    """Neither secrets nor headers, filter, lane, note, pause or breaker; an address needs a secret as for a new one."""
-    options = ["--standard-headers", "--header", "X-Key: one", "--type", "kyc.*", "--lane", "2", "--note", "old"]
+    """Neither secrets, headers, filter, limits, note, pause nor breaker; an address needs a secret as for a new one."""
+    options = ["--standard-headers", "--header", "X-Key: one", "--type", "kyc.*", "--lane", "2", "--rate", "2"]
+    options += ["--note", "old"]
     first = done("merchant", "set", "acme", "--url", URL, "--secret", SECRET, *options)
     done("merchant", "rotate-secret", "acme")
     done("merchant", "pause", "acme")
@@ -225,8 +226,9 @@ def test_nothing_of_the_old_settings_comes_back(system: System) -> None:
         assert "no merchant acme; register it with" in refused("merchant", *command.split())
     assert "acme has no secret yet" in refused("merchant", "set", "acme", "--url", URL)
     again = done("merchant", "set", "acme", "--url", URL, "--secret", "another")
-    nothing = {"standard_headers": False, "headers": [], "types": None, "lane": None, "note": None, "paused_at": None}
+    nothing = dict.fromkeys(("types", "lane", "rate", "note", "paused_at"))
     assert {name: again[name] for name in nothing} == nothing
+    assert (again["standard_headers"], again["headers"]) == (False, [])
     assert again["previous_secret_until"] is None
     assert again["created_at"] > first["created_at"]
     assert list(accept_all(EVENT)) == ["acme"]

@@ -243,9 +243,9 @@ def test_a_claim_brings_both_secrets_in_one_statement(system: System, monkeypatc
     statements: list[object] = []
     rows = parts.database().rows
 
-    def counted(statement: Any, *values: Any) -> Any:
+    def counted(statement: Any, *values: Any, **options: Any) -> Any:
         statements.append(statement)
-        return rows(statement, *values)
+        return rows(statement, *values, **options)
 
     monkeypatch.setattr(parts.database(), "rows", counted)
     claimed = parts.ledger().claim(message)

@@ -50,7 +50,7 @@ def test_the_accepted_bytes_arrive_every_time(fields: dict[str, Any], system: Sy
     assert isinstance(attempt(message), RetryAt)
     assert attempt_again(message) == Delivered()
     parts.replays().replay([message.id], again=True)
-    (released,) = parts.backlog().release("acme", 1)
+    (released,) = parts.backlog().release({"acme": 1})["acme"]
     assert attempt(released) == Delivered()
 
     (accepted,) = system.sql(

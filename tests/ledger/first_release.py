@@ -29,7 +29,7 @@ _STATES = [
     ("pending", None, None, True, False, False, False),
     ("pending", None, None, True, True, False, False),
     ("pending", None, None, True, True, True, False),
-    *(("held", None, held_for.value, False, False, False, False) for held_for in HeldFor),
+    *(("held", None, why.value, False, False, False, False) for why in HeldFor if why is not HeldFor.RATE),
     ("delivered", None, None, False, False, False, False),
     ("delivered", None, None, False, False, False, True),
     *(("failed", reason.value, None, False, False, False, False) for reason in Reason),

@@ -204,12 +204,12 @@ def held(books: Books) -> None:
 
 def released(books: Books) -> None:
     """The resend has been let go, and its message is on its way."""
-    books.backlog.release("acme", 1)
+    books.backlog.release({"acme": 1})
 
 
 def being_sent(books: Books) -> None:
     """Another worker is sending it."""
-    (message,) = books.backlog.release("acme", 1)
+    (message,) = books.backlog.release({"acme": 1})["acme"]
     books.claim(message)
 
 
@@ -277,9 +277,9 @@ def test_the_probe_is_the_one_that_has_spent_least(books: Books) -> None:
     for number, spent in enumerate((2, 1, 0, 0)):
         assert books.ledger.hold(books.accept(f"evt-{number}"), HeldFor.BREAKER)
         books.sql("UPDATE deliveries SET fast_spent = :spent WHERE id = :id", spent=spent, id=f"evt-{number}")
-    assert [message.id for message in books.backlog.release_probe("acme")] == ["evt-2"]
-    assert {message.id for message in books.backlog.release("acme", 2)} == {"evt-0", "evt-1"}
-    assert [message.id for message in books.backlog.release("acme", 5)] == ["evt-3"]
+    assert [message.id for message in books.backlog.release_probes(["acme"])["acme"]] == ["evt-2"]
+    assert [message.id for message in books.backlog.release({"acme": 2})["acme"]] == ["evt-0", "evt-1"]
+    assert [message.id for message in books.backlog.release({"acme": 5})["acme"]] == ["evt-3"]
 
 
 def test_held_merchants_are_named_once(books: Books) -> None:

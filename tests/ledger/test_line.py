@@ -51,7 +51,7 @@ def books(line: Line, told: list[Fact]) -> Iterator[Books]:
 
 def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
     """It is in the ledger once, and the producer publishes its message as if nothing had been."""
-    line.lose_the_answer_to("INSERT INTO deliveries")
+    line.lose_the_answer_to("webhooks_accept_event")
     (message,) = books.ledger.record(reading.read(EVENT))
     assert line.lost.is_set()
     assert message == Message("evt-1", "acme", "refund.completed", 0, books.row().queued_at)
@@ -63,7 +63,7 @@ def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Lin
 def test_another_body_under_a_known_id_is_a_conflict_also_when_an_answer_was_lost(books: Books, line: Line) -> None:
     """What was accepted before is not taken for what this call has done."""
     books.ledger.record(reading.read(EVENT))
-    line.lose_the_answer_to("INSERT INTO deliveries")
+    line.lose_the_answer_to("webhooks_accept_event")
     with pytest.raises(EventConflict):
         books.ledger.record(reading.read({**EVENT, "amount": "1"}))
     assert line.lost.is_set()
@@ -137,7 +137,7 @@ def test_a_release_whose_answer_was_lost_takes_no_second_batch(books: Books, lin
         assert books.hold(message)
     line.lose_the_answer_to("UPDATE deliveries")
     with pytest.raises(AnswerLost):
-        books.backlog.release("acme", 2)
+        books.backlog.release({"acme": 2})
     assert len(books.sql("SELECT id FROM deliveries WHERE state = :held", held=State.HELD)) == 2
 
 
@@ -181,6 +181,17 @@ def test_waiting_for_a_free_connection_is_bounded_too(books: Books) -> None:
         books.database._places.acquire()
     with books.database.within(timedelta(seconds=0.1)), pytest.raises(LedgerBusy, match="no database connection"):
         books.sql("SELECT 1")
+
+
+def test_a_statement_past_its_bound_is_cancelled_and_its_connection_given_up(database_url: str) -> None:
+    """Nobody knows what became of it, and the cancellation meets nobody else's statement."""
+    database = Database(database_url, connections=1)  # no line of ours: psycopg2 lets no thread run while it cancels
+    pid = text("SELECT pg_backend_pid()")
+    before = database.rows(pid)
+    with database.within(timedelta(seconds=0.2)), pytest.raises(AnswerLost, match="confirmed nothing in time"):
+        database.rows(text("SELECT pg_sleep(60)"))
+    assert database.rows(pid) != before
+    database.dispose()
 
 
 @pytest.mark.parametrize(

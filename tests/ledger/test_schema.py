@@ -19,7 +19,7 @@ from tests.command import done, refused
 from tests.system import System
 from webhooks import parts
 from webhooks.ledger import schema
-from webhooks.ledger.database import Database
+from webhooks.ledger.database import Database, unlimited
 from webhooks.ledger.tables import metadata
 
 
@@ -89,7 +89,8 @@ def upgrade_to(revision: str) -> None:
     """Go as far as a revision."""
     config = Config()
     config.set_main_option("script_location", "webhooks.ledger:migrations")
-    with parts.database().engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+    with unlimited(parts.database().engine.connect()) as connection:
+        connection.execution_options(isolation_level="READ COMMITTED")
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         connection.commit()

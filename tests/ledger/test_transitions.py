@@ -142,10 +142,10 @@ WAYS = {
     "a claim": Way(transitions.claimed, lambda books, row: books.ledger.claim(message_of(row)), {WAITING: SENT}),
     "a hold": Way(transitions.held, lambda books, row: books.hold(message_of(row)), {WAITING: HELD}),
     "a release": Way(
-        transitions.released, lambda books, row: books.backlog.release(row.endpoint_id, 9), {HELD: WAITING}
+        transitions.released, lambda books, row: books.backlog.release({row.endpoint_id: 9}), {HELD: WAITING}
     ),
     "a probe": Way(
-        transitions.released, lambda books, row: books.backlog.release_probe(row.endpoint_id), {HELD: WAITING}
+        transitions.released, lambda books, row: books.backlog.release_probes([row.endpoint_id]), {HELD: WAITING}
     ),
     "a sweep": Way(transitions.published, publish, {WAITING: WAITING}, turns=False),
     "no message": Way(

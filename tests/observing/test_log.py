@@ -86,6 +86,11 @@ LINES = [
         WARNING,
         "release.put_off: endpoint acme: its held deliveries wait for the next sweep: busy",
     ),
+    (
+        facts.ReleasePutOff("acme", probe=False, why="busy", others=3),
+        WARNING,
+        "release.put_off: endpoint acme and 3 others: their held deliveries wait for the next sweep: busy",
+    ),
     (facts.BreakerOpened("acme", "acme"), INFO, 'breaker.opened {"merchant": "acme"}'),
     (
         facts.BreakerOpened("acme", "ep_books"),

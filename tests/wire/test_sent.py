@@ -17,7 +17,7 @@ from webhooks.errors import LocalFault
 from webhooks.model import Answer, Silence
 from webhooks.wire import dialing
 from webhooks.wire.answer import StrictResponse
-from webhooks.wire.connection import AT_ONCE, Connection
+from webhooks.wire.connection import IN_ONE_PIECE, Connection
 from webhooks.wire.sender import Sender
 
 BODY = b'{"n":1}'
@@ -71,7 +71,7 @@ def test_a_request_that_did_not_go_out_whole_was_not_made(
     merchant: Merchant, sender: Sender, monkeypatch: pytest.MonkeyPatch, number: int, part: int
 ) -> None:
     """Some bytes are out, but no merchant can take a request without its end: the fault is raised, and it is ours."""
-    body = BODY if part == 1 else BODY.ljust(AT_ONCE)  # a small one goes out with its headers
+    body = BODY if part == 1 else BODY.ljust(IN_ONE_PIECE)  # a small one goes out with its headers
     monkeypatch.setattr(Connection, "send", fails(OSError(number, "of ours"), at_call=part))
     with pytest.raises(LocalFault, match=errno.errorcode[number]):
         sender.post(merchant.url(), {}, body)

@@ -88,7 +88,7 @@ def celery_session_app() -> Celery:
 @pytest.fixture(scope="session")
 def celery_worker_pool() -> str:
     """The pool that the product recommends."""
-    return "threads"
+    return "webhooks.celery.pool:Pool"
 
 
 @pytest.fixture(scope="session")

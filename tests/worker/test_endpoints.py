@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.command import done, run
+from tests.gate.script import widen_only
 from tests.merchant import Merchant, Request
 from tests.system import System
 from tests.worker.conftest import BUSY, SETTINGS
@@ -20,6 +22,7 @@ from webhooks.signing import verify
 
 TYPES = ("payment.status_changed", "refund.completed", "kyc.status_changed")
 WAITS_FOR = 3
+RATE = 5
 
 
 def place(system: System, merchant_id: str, endpoint_id: str, **changes: Any) -> Merchant:
@@ -147,6 +150,7 @@ def test_an_endpoint_has_a_lane_of_its_own(system: System, acme: str) -> None:
     """Never two at once where the lane is one, while another endpoint of the same merchant has several in flight."""
     narrow_id = f"ep_{acme}-narrow"
     wide, narrow = place(system, acme, acme), place(system, acme, narrow_id, lane=1)
+    widen_only(parts.gate(), merchant=acme)
     met = threading.Event()
     several = threading.Barrier(WAITS_FOR, met.set)
     lock, now_and_most = threading.Lock(), [0, 0]
@@ -172,19 +176,38 @@ def test_an_endpoint_has_a_lane_of_its_own(system: System, acme: str) -> None:
     assert len(narrow.requests) == len(wide.requests) == len(ids)
 
 
+def test_an_endpoint_gets_no_more_than_its_rate(system: System, acme: str) -> None:
+    """At most those of one second at once, and so many in each second after that; another endpoint waits for none.
+
+    They are counted from the first event on, so that one which was late on its way makes none after it too many.
+    """
+    limited_id = f"ep_{acme}-limited"
+    other, limited = place(system, acme, acme), place(system, acme, limited_id, rate=RATE)
+    began = datetime.now(UTC)
+    event = {"type": TYPES[1], "merchant_id": acme}
+    ids = list(deliver.many([{**event, "id": f"{acme}-evt-{number}"} for number in range(3 * RATE)]))
+    system.wait_until(lambda: parts.views().count_held_at(limited_id), "some are held")
+    system.wait_for_state(State.DELIVERED, *ids, *at(limited_id, ids))
+    came = [request.at for request in limited.requests]
+    allowed = [RATE + RATE * (each - began).total_seconds() for each in sorted(came)]
+    assert [number for number, most in enumerate(allowed, 1) if number > most] == []
+    assert len(came) == len(other.requests) == len(ids)
+    assert max(request.at for request in other.requests) < max(came)
+
+
 def test_an_endpoint_is_paused_and_resumed_alone(system: System, acme: str) -> None:
     """Its deliveries are held for the operator, the others' arrive; resumed, it gets what it missed."""
     paused_id = f"ep_{acme}-paused"
     default, paused = place(system, acme, acme), place(system, acme, paused_id)
     done("endpoint", "pause", paused_id)
-    ids = accept(acme, 3, "evt")
+    ids = accept(acme, 2, "evt")  # no more than an endpoint gets at once that has yet to answer
     system.wait_for_state(State.DELIVERED, *ids)
     system.wait_for_state(State.HELD, *at(paused_id, ids))
-    assert done("endpoint", "show", paused_id)["held"] == {"operator": 3}
-    assert (len(default.requests), len(paused.requests)) == (3, 0)
+    assert done("endpoint", "show", paused_id)["held"] == {"operator": 2}
+    assert (len(default.requests), len(paused.requests)) == (2, 0)
     done("endpoint", "resume", paused_id)
     system.wait_for_state(State.DELIVERED, *at(paused_id, ids))
-    assert (len(default.requests), len(paused.requests)) == (3, 3)
+    assert (len(default.requests), len(paused.requests)) == (2, 2)
 
 
 def test_one_delivery_is_replayed_to_its_endpoint_alone(system: System, acme: str) -> None:
@@ -211,6 +234,7 @@ def test_remote_control_knows_endpoints(system: System, acme: str) -> None:
     place(system, acme, gone_id)
     done("endpoint", "remove", gone_id, "--yes")
     merchant.answers(BUSY)
+    widen_only(parts.gate(), merchant=endpoint_id)
     accept(acme, SETTINGS["breaker_min_attempts"], "opener")
     system.wait_until(lambda: parts.gate().show(endpoint_id).state is BreakerState.PAUSED, "its breaker opens")
     held = accept(acme, 2, "held")

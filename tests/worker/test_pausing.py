@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.command import done
+from tests.gate.script import widen_only
 from tests.merchant import Reply
 from tests.system import System
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.model import HeldFor, State
 
 
@@ -16,6 +17,7 @@ def test_paused_merchant_is_held_and_resumed_merchant_is_released(system: System
     merchant.answers(Reply(503, headers=[("Retry-After", "2")]), 200)
     retried = deliver.delay(paid).id
     merchant.wait_for(1, timeout=30)
+    widen_only(parts.gate(), merchant=acme)
     paused = done("merchant", "pause", acme, "--why", "their migration")
     assert paused["paused_at"] is not None
     fresh = [deliver.delay(paid).id for _ in range(5)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.command import done, run
+from tests.gate.script import widen_only
 from tests.merchant import Close, Merchant, Reply, Request, Reset
 from tests.system import System
 from tests.worker.conftest import BUSY, open_breaker
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED
 from webhooks.model import HeldFor, Outcome, State
 from webhooks.settings import get_settings
@@ -94,6 +95,8 @@ def test_nothing_goes_out_once_a_pause_or_a_removal_is_confirmed(system: System,
     paused, removed = map(system.merchant, names)
     for merchant in (paused, removed):
         merchant.answers(BUSY)
+    for name in names:
+        widen_only(parts.gate(), merchant=name)
     waiting = {name: accept(5, name) for name in names}
     paused.wait_for(5, timeout=30)
     removed.wait_for(5, timeout=30)

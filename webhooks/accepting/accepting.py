@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from webhooks.accepting import batches, reading
+from webhooks.accepting.bursts import MOST_AT_ONCE, Bursts
 from webhooks.accepting.ports import Ledger, Publisher
 from webhooks.accepting.reading import Event
 from webhooks.errors import NotPossible
-from webhooks.model import event_of
+from webhooks.model import Message, event_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Accepting:
     """Accepts events. Whatever it raises, nothing was accepted; of many it says how many were all the same.
 
     `inside` records in the transaction that is open on somebody's connection. `max_age` is how old a delivery may get;
-    a first attempt that is due within `ahead` has a message at once, and any other is left to the sweep.
+    a first attempt that is due within `ahead` has a message at once, and any other is left to the sweep. `bursts` tells
+    whose events come in crowds: their messages may wait for others' single ones.
     """
 
     ledger: Ledger
@@ -27,6 +29,7 @@ class Accepting:
     inside: Callable[[Any, Iterable[Sequence[Event]]], None]
     max_age: timedelta
     ahead: timedelta
+    bursts: Bursts
 
     def accept(self, given: object, *, wait: timedelta = timedelta()) -> str:
         """Accept an event, whose first attempt is due after `wait`; return its id once it is in the ledger.
@@ -41,7 +44,7 @@ class Accepting:
         queued = wait <= self.ahead and self.publisher.may_try()
         messages = self.ledger.record_many([event], wait=wait, queued=queued)
         if queued:
-            self.publisher.publish_all(messages, wait)
+            self.publisher.publish_all(self._ranked(messages), wait)
         return event.id
 
     def accept_many(self, given: object) -> list[str]:
@@ -57,8 +60,16 @@ class Accepting:
             with call.told(batch):
                 messages = self.ledger.record_many(batch.events, wait=timedelta(), queued=queued)
             if queued:
-                self.publisher.publish_all(call.in_order(messages), timedelta())
+                in_order = self._ranked(call.in_order(messages), crowd=len(call.ids) > MOST_AT_ONCE)
+                self.publisher.publish_all(in_order, timedelta())
         return call.ids
+
+    def _ranked(self, messages: Sequence[Message], *, crowd: bool = False) -> Sequence[Message]:
+        """Let those wait that come in a crowd: of this call, or of one after the other."""
+        return [
+            replace(message, may_wait=True) if crowd or self.bursts.may_wait(message.merchant_id) else message
+            for message in messages
+        ]
 
     def accept_by_name(self, given: object, message_id: str) -> None:
         """Accept an event that a message brought; one without an id has its message's, since that may come twice."""

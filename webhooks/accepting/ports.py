@@ -29,5 +29,5 @@ class Publisher(Protocol):
     def may_try(self) -> bool:
         """Whether publishing makes sense now."""
 
-    def publish_all(self, messages: Sequence[Message], wait: timedelta) -> None:
-        """Publish, to be looked at after `wait`."""
+    def publish_all(self, messages: Sequence[Message], wait: timedelta) -> int:
+        """Publish, to be looked at after `wait`. Returns how many the broker has."""

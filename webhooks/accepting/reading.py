@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 from webhooks.errors import InvalidEvent
@@ -25,6 +26,7 @@ IDENTITY = frozenset({"id", "merchant_id", "type"})
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _ENDPOINT = re.compile(r"ep_[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
+_SIMPLE = re.compile(r"[A-Za-z0-9._:-]{1,200}", re.ASCII)  # what almost every name is, and nothing is wrong with it
 _MAX_NAME = 200  # characters of a type or merchant id: they are index keys in PostgreSQL
 # What Python counts as printable although nobody sees it: fillers, blanks, variation selectors.
 _UNSEEN = re.compile(
@@ -34,6 +36,9 @@ _MAX_TOLD = 300  # characters of each thing that is told of a refused event
 MAX_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
+_PLAIN = frozenset({str, int, bool, NoneType})  # of these very types JSON writes as they are
+
+_in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +117,20 @@ def checked_name(field: str, value: object) -> str:
     """
     if not isinstance(value, str) or not value.strip():
         raise InvalidEvent(f"{field}: must be a non-empty string")
+    if not _SIMPLE.fullmatch(value):
+        _check_signs(field, value)
+    if field == "merchant_id" and is_of_an_endpoint(value):
+        raise InvalidEvent("merchant_id: looks like the id of an endpoint, which begins with ep_; choose another")
+    return _plain(value)
+
+
+def _check_signs(field: str, value: str) -> None:
     if value != value.strip():
         raise InvalidEvent(f"{field}: begins or ends with white space; leave that out")
     if len(value) > _MAX_NAME or not value.isprintable() or _UNSEEN.search(value):
         raise InvalidEvent(f"{field}: must be at most {_MAX_NAME} printable characters")
     if not unicodedata.is_normalized("NFC", value):
         raise InvalidEvent(f"{field}: is not in Unicode's composed form; write it as unicodedata.normalize('NFC', …)")
-    if field == "merchant_id" and is_of_an_endpoint(value):
-        raise InvalidEvent("merchant_id: looks like the id of an endpoint, which begins with ep_; choose another")
-    return _plain(value)
 
 
 def is_of_an_endpoint(name: str) -> bool:
@@ -140,10 +150,25 @@ def _in_short(text: str) -> str:
 
 
 def _serialise(fields: Mapping[Any, Any]) -> bytes:
-    body = json.dumps(_to_json(fields, "event", 0), ensure_ascii=False, separators=(",", ":")).encode()
+    body = _in_plain_words(fields) or _in_json(_to_json(fields, "event", 0)).encode()
     if len(body) > MAX_BODY_BYTES:
         raise InvalidEvent(f"event: the body is {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
     return body
+
+
+def _in_plain_words(fields: Mapping[Any, Any]) -> bytes | None:
+    """Write what almost every event is, a flat object of plain values, without a walk through it; None for any other.
+
+    The bytes are those that the walk leads to, which also says of what is refused where it stands.
+    """
+    if not (_PLAIN.issuperset(map(type, fields.values())) and all(type(key) is str for key in fields)):
+        return None
+    if any(type(value) is int and value.bit_length() > _MAX_INTEGER_BITS for value in fields.values()):
+        return None
+    try:
+        return _in_json(fields).encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def _to_json(value: object, where: str, depth: int) -> object:  # noqa: C901, PLR0911 - one line for each of JSON's words

@@ -17,6 +17,7 @@ from webhooks.process.ending import needing
 from webhooks.settings import Settings, get_settings
 
 DELIVERIES = "deliveries"
+SLOW = "slow"  # deliveries to endpoints that are slow to answer
 SWEEP = "sweep"
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
@@ -42,7 +43,7 @@ def _required(settings: Settings) -> dict[str, Any]:
         "accept_content": ["json"],
         "task_serializer": "json",
         "task_default_queue": DELIVERIES,
-        "task_queues": [_queue(DELIVERIES), _queue(SWEEP)],
+        "task_queues": [_queue(DELIVERIES), _queue(SLOW), _queue(SWEEP)],
         "task_routes": {  # they never wait behind deliveries
             TICK: {"queue": SWEEP},
             PRUNE: {"queue": SWEEP},
@@ -65,6 +66,8 @@ def _required(settings: Settings) -> dict[str, Any]:
             "socket_timeout": settings.broker_timeout.total_seconds(),
             "socket_keepalive": True,
             "health_check_interval": settings.broker_timeout.total_seconds(),
+            # Two lists for each queue: what may wait lies in the other one, and workers take from both in turn.
+            "priority_steps": [0, 3],
             # Before every key and channel of kombu's; the queues' names, which people type, stay as they are.
             "global_keyprefix": f"{settings.namespace}:" if settings.namespace else "",
         },
@@ -90,8 +93,8 @@ def _queue(name: str) -> Any:
 
 def _recommended() -> dict[str, Any]:
     return {
-        "worker_pool": "threads",  # the work is waiting for sockets
-        "worker_concurrency": 40,  # several lanes: no one endpoint can take every thread
+        "worker_pool": "webhooks.celery.pool:Pool",  # threads: the work is waiting for sockets
+        "worker_concurrency": 40,  # several lanes: no one endpoint can take every place
         "worker_prefetch_multiplier": 1,
         "broker_pool_limit": 20,
         "worker_redirect_stdouts": False,

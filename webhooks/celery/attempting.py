@@ -10,7 +10,7 @@ from celery.exceptions import Ignore
 from webhooks import parts
 from webhooks.celery import by_name, messages
 from webhooks.celery.endings import DeliveryFailed, waiting
-from webhooks.delivery import SetAside
+from webhooks.delivery import Moved, SetAside
 from webhooks.errors import LedgerFault, Unavailable
 from webhooks.model import Message
 from webhooks.observing import facts
@@ -31,6 +31,8 @@ def work(task: by_name.ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any])
             raise waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
         case Failed(reason=reason):
             raise DeliveryFailed(reason.value)
+        case Moved():
+            raise waiting("in the queue of the slow endpoints")
         case SetAside(held_for=None):
             raise Ignore
         case SetAside(held_for=held_for):
@@ -39,7 +41,7 @@ def work(task: by_name.ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any])
             assert_never(never)
 
 
-def attempt(message: Message) -> Decision | SetAside:
+def attempt(message: Message) -> Decision | SetAside | Moved:
     """Make one attempt; a fault of ours ends it, and the sweep sees to the row, which is still due."""
     try:
         return parts.courier().attempt(message)

@@ -1,8 +1,8 @@
-"""The way to the broker, and the sign in it that beat lives."""
+"""The way to the broker: what is pushed by it, and the sign in it that beat lives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -21,17 +21,38 @@ def note_beat(app: Celery, host: str) -> None:
     """Leave a sign that beat lives on a host; it goes by itself. Raises BrokerUnavailable."""
     with channel_to(app) as channel:
         key = _beat_of(host)
-        channel.client.pipeline(transaction=False).hset(key, "lives", 1).pexpire(key, BELIEVED).execute()
+        _commands(channel).hset(key, "lives", 1).pexpire(key, BELIEVED).execute()
 
 
 def has_beat(app: Celery, host: str) -> bool:
     """Whether beat has lately sent its sweep from a host, or found one waiting. Raises BrokerUnavailable."""
     with channel_to(app) as channel:
-        return channel.client.hget(_beat_of(host), "lives") is not None
+        (sign,) = _commands(channel).hget(_beat_of(host), "lives").execute()
+        return sign is not None
 
 
 def _beat_of(host: str) -> str:
     return f"{SWEEP}.beat.{host}"
+
+
+def push(app: Celery, ways: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    """Put messages into queues that are Redis lists, by queue and rank, in one round trip. Raises BrokerUnavailable.
+
+    Kombu pushes on the left and workers take from the right, so that the order stays.
+    """
+    with channel_to(app) as channel:
+        pushed = _commands(channel)
+        for way, texts in ways.items():
+            pushed.lpush(channel._q_for_pri(*way), *texts)  # noqa: SLF001 - kombu's own name for a list
+        pushed.execute()
+
+
+def _commands(channel: Any) -> Any:
+    """Return what sends commands together, on a connection of their own.
+
+    The channel's own connection may have a question out already, whose answer would be taken for theirs.
+    """
+    return channel.client.pipeline(transaction=False)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""How a worker consumes: it comes back soon when its broker was away, and no message ends it or gets into its log."""
+"""How a worker consumes: it comes back soon when its broker was away, and no message ends it or gets into its log.
+
+What it tells the broker all the time, it gathers: what is done for some milliseconds, what Flower shows for 0.2 s.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,13 @@ from webhooks import parts
 from webhooks.accepting.reading import RefusedEvent
 from webhooks.celery import channel
 from webhooks.celery.app import DELIVER
+from webhooks.celery.places import Places
+from webhooks.celery.pool import Lending, Pool
 from webhooks.observing.surroundings import ConnectionUnclosed, EventRefused, EventUnlisted, MessageUnacknowledged
 
 _STEP_S, _LONGEST_S = 0.2, 2.0  # Celery's own waits grow to 30 s, and cannot be set
+_EVENTS_EVERY_S = 0.2
+_MOST_EVENTS = 500  # in one message to Flower, which is sent at once when it is full
 
 
 def persistent(connection: Any) -> Any:
@@ -31,11 +38,48 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         channel.use()
         self._noting = ThreadPoolExecutor(1, "refused events")  # a slow ledger must not keep the loop waiting
+        self._eventer: Any = None
         super().__init__(*args, **kwargs)
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect, trying again until the broker is there."""
         return super().ensure_connected(persistent(conn))
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Have the loop do what is done every so often; once for each connection, and Celery ends it with that."""
+        super().register_with_event_loop(hub)
+        places = self.task_consumer.channel.qos
+        if isinstance(places, Places):
+            places.serve(hub.call_later)
+        lending = Lending(self, places)
+        lending.settle()  # before the first message
+        hub.call_repeatedly(lending.every_s, lending.settle)
+        self._gather_events(hub)
+
+    def _gather_events(self, hub: Any) -> None:
+        before, self._eventer = self._eventer, self.event_dispatcher
+        if not self._eventer:
+            return
+        self._eventer.buffer_limit = _MOST_EVENTS
+        if before:  # what it had gathered when its connection was lost
+            for group, events in before._group_buffer.items():  # noqa: SLF001
+                self._eventer._group_buffer[group].extend(events)  # noqa: SLF001
+        hub.call_repeatedly(_EVENTS_EVERY_S, self._flush_events)
+
+    def on_send_event_buffered(self) -> None:
+        """Leave an event to the next time; Celery would send it, and hardly another one with it."""
+
+    def apply_eta_task(self, task: Any) -> None:
+        """Give a message a place whose time has come."""
+        places = self.task_consumer.channel.qos if self.task_consumer else None
+        if isinstance(places, Places):
+            places.begins(task.message.delivery_tag, task.message)
+        super().apply_eta_task(task)
+
+    def shutdown(self) -> None:
+        """End, once Flower has heard of everything."""
+        self._flush_events()
+        super().shutdown()
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Leave the lost connection behind, even where closing it fails once more; Celery would end the worker."""
@@ -43,6 +87,9 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
             super().on_connection_error_after_connected(exc)
         except Exception as error:
             parts.observers().tell(ConnectionUnclosed(str(error)))
+        if isinstance(self.pool, Pool):  # which has threads for what goes on from before: all places are there at once
+            self.initial_prefetch_count = self.max_prefetch_count
+            self._maximum_prefetch_restored = True
 
     def call_soon_ack(self, p: Any, *args: Any, **kwargs: Any) -> Any:
         """Acknowledge a message, or leave it to the broker when the connection it came by has been left behind."""

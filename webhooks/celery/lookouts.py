@@ -24,6 +24,7 @@ _OUT_OF_ORDER = timedelta(seconds=5)  # by which a message may reach its queue b
 _A_TAKING = timedelta(seconds=1)  # between two takings that one worker notes
 _NOT_FOUND = "404"
 _EVER = datetime.fromtimestamp(0, UTC)
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Lookout(Protocol):
@@ -45,33 +46,38 @@ def choose(url: str, app: Celery, taken: Taken) -> Lookout:
 
 
 class Peeking:
-    """Reads the oldest messages of the list that a queue is in Redis."""
+    """Reads the oldest messages of the lists that a queue is in Redis: one for each rank."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
 
     def look(self, queue: str) -> Sighting:
-        """Return how a queue stands."""
-        depth, last = self._depth_and_oldest(queue)
-        oldest = next(filter(None, (messages.queued_at(_headers(message)) for message in reversed(last))), None)
-        return Sighting(depth, waits_from=oldest, oldest=oldest, next=hash(last[-1]) if last else None)
+        """Return how a queue stands. Since workers take from its lists in turn, the oldest of all comes soon."""
+        depth, lists = self._depth_and_oldest(queue)
+        found = [(_oldest_of(waiting), hash(waiting[-1])) for waiting in lists if waiting]
+        if not found:
+            return Sighting(depth, waits_from=None)
+        oldest, coming = min(found, key=lambda each: each[0] or _NEVER)
+        return Sighting(depth, waits_from=oldest, oldest=oldest, next=coming)
 
     def is_waiting(self, queue: str, task: str) -> bool:
         """Whether one of the task's messages is among the oldest."""
-        depth, oldest = self._depth_and_oldest(queue)
-        return depth > _LOOKED_AT or task in (_headers(message).get("task") for message in oldest)
+        depth, lists = self._depth_and_oldest(queue)
+        return depth > _LOOKED_AT or any(_headers(message).get("task") == task for list_ in lists for message in list_)
 
     def took(self, queue: str, queued_at: datetime) -> None:
-        """Need no note: what was taken is not in the list any more."""
+        """Need no note: what was taken is not in the lists any more."""
 
-    def _depth_and_oldest(self, name: str) -> tuple[int, list[bytes]]:
+    def _depth_and_oldest(self, queue: str) -> tuple[int, list[list[bytes]]]:
         with broker.channel_to(self._app) as channel:
-            # Kombu's client puts its prefix before the keys of commands that kombu uses; LRANGE is none of them.
-            queue = f"{channel.global_keyprefix}{name}"
-            # Kombu pushes on the left and workers take from the right: the oldest message is the last.
-            asked = channel.client.pipeline(transaction=False).llen(name).lrange(queue, -_LOOKED_AT, -1)
-            depth, last = asked.execute()
-            return int(depth), last
+            asked = channel.client.pipeline(transaction=False)
+            for rank in channel.priority_steps:
+                name = channel._q_for_pri(queue, rank)  # noqa: SLF001
+                # Kombu's client puts its prefix before the keys of commands that kombu uses; LRANGE is none of them.
+                # Kombu pushes on the left and workers take from the right: the oldest message is the last.
+                asked.llen(name).lrange(f"{channel.global_keyprefix}{name}", -_LOOKED_AT, -1)
+            answers = asked.execute()
+            return sum(answers[::2]), answers[1::2]
 
 
 class Counting:
@@ -92,7 +98,7 @@ class Counting:
         self._app = app
         self._taken = taken
         self._pause_s = pause.total_seconds()
-        self._next_note_s = float("-inf")
+        self._comingnote_s = float("-inf")
         self._soon = soon or ThreadPoolExecutor(1, "takings").submit
         self._noting = False
 
@@ -113,9 +119,9 @@ class Counting:
     def took(self, queue: str, queued_at: datetime) -> None:
         """Note it in a thread of its own, unless one was noted a moment ago or the ledger has yet to take the last."""
         now_s = time.monotonic()
-        if self._noting or now_s < self._next_note_s:
+        if self._noting or now_s < self._comingnote_s:
             return
-        self._noting, self._next_note_s = True, now_s + self._pause_s
+        self._noting, self._comingnote_s = True, now_s + self._pause_s
         self._soon(lambda: self._note(queue, queued_at))
 
     def _note(self, queue: str, queued_at: datetime) -> None:
@@ -135,6 +141,10 @@ class Counting:
                 if str(error.reply_code) != _NOT_FOUND:
                     raise
                 return 0
+
+
+def _oldest_of(last: list[bytes]) -> datetime | None:
+    return next(filter(None, (messages.queued_at(_headers(message)) for message in reversed(last))), None)
 
 
 def _headers(message: bytes) -> Mapping[str, Any]:

@@ -81,6 +81,12 @@ _OPTIONS = [
         "--lane", type=click.IntRange(1, MOST_IN_FLIGHT), help="How many deliveries may be in flight at once."
     ),
     click.option("--no-lane", is_flag=True, help="As many as WEBHOOKS_LANE says."),
+    click.option(
+        "--rate",
+        type=click.FloatRange(endpoints.LOWEST_RATE, endpoints.HIGHEST_RATE),
+        help="How many attempts it gets in a second, at most; 0.2 is one in five seconds.",
+    ),
+    click.option("--no-rate", is_flag=True, help="As many as its lane lets through."),
     click.option("--note", help="A word for operators; an empty one takes it away."),
     why_option,
 ]
@@ -131,6 +137,8 @@ def wish(
     all_types: bool,
     lane: int | None,
     no_lane: bool,
+    rate: float | None,
+    no_rate: bool,
     note: str | None,
 ) -> tuple[Changes, str | None]:
     """Return what the options want changed of an endpoint, and the secret that was made for it, if any."""
@@ -140,6 +148,7 @@ def wish(
         "--header and --no-header of one name": _share_a_name([name for name, _ in headers], no_headers),
         "--type and --all-types": bool(types) and all_types,
         "--lane and --no-lane": lane is not None and no_lane,
+        "--rate and --no-rate": rate is not None and no_rate,
     }
     clashing = [name for name, clashes in both.items() if clashes]
     if clashing:
@@ -153,6 +162,7 @@ def wish(
         headers={**dict.fromkeys(no_headers), **_read(headers)},
         types=None if all_types else tuple(types) or KEEP,
         lane=None if no_lane else KEEP if lane is None else lane,
+        rate=None if no_rate else KEEP if rate is None else rate,
         note=KEEP if note is None else note or None,
     )
     if not changes.names:

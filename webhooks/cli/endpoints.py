@@ -1,4 +1,4 @@
-"""`webhooks endpoint`: the several addresses of a merchant, each with a secret, headers, filter and lane of its own."""
+"""`webhooks endpoint`: a merchant's several addresses, each with a secret, headers, filter and limits of its own."""
 
 from __future__ import annotations
 
@@ -125,12 +125,13 @@ def list_(merchant_id: str | None, json_: bool) -> None:
             item.url,
             ", ".join(item.types) if item.types else "all",
             item.lane,
+            item.rate,
             item.paused_at is not None,
             item.note,
         )
         for item in found
     ]
-    columns = ["endpoint", "merchant", "address", "types", "lane", "paused", "note"]
+    columns = ["endpoint", "merchant", "address", "types", "lane", "rate", "paused", "note"]
     print_table(f"{len(rows)} endpoints", columns, rows)
 
 

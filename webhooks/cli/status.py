@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from webhooks import parts
-from webhooks.celery.app import DELIVERIES, SWEEP
+from webhooks.celery.app import DELIVERIES
 from webhooks.cli.output import as_json, print_facts, print_json, words
 from webhooks.health import judging
 from webhooks.health.asking import Fault, Questions, ask
@@ -104,7 +104,7 @@ def _facts(answers: Mapping[str, Any], *, unknown: str | None = None) -> dict[st
         "ledger takes writes": told["ledger takes writes"],
         "sweep": _sweep(told["sweep"]),
         "queued messages": deliveries.depth if isinstance(deliveries, Sighting) else deliveries,
-        "queues": {name: _queue(told[f"queue {name}"], told["sweep"]) for name in (DELIVERIES, SWEEP)},
+        "queues": {name: _queue(told[f"queue {name}"], told["sweep"]) for name in judging.QUEUES},
         "workers": _workers(told["workers"]),
         "breakers not working": told["breakers not working"],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from webhooks.errors import GateUnavailable
 from webhooks.gate import keys, translate
 from webhooks.gate.scripts import Script, compose
 from webhooks.gate.translate import Reply
-from webhooks.gate.values import NOBODYS, Admitted, Breaker, Busy, Held, LimitsOf, Offer, Report
+from webhooks.gate.values import NOBODYS, Admitted, Breaker, Busy, Held, LimitsOf, Offer, Report, Slow
 from webhooks.model import NO_LIMITS, Limits
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
@@ -58,25 +59,42 @@ class Gate:
         self._scripts = scripts or compose()
         self._namespace = namespace
         self._observers = observers
-        self._rules_with = lru_cache(_KINDS)(lambda limits: translate.rules_as_json(rules.with_lane(limits.lane)))
+        self._rules_with = lru_cache(_KINDS)(lambda limits: translate.rules_as_json(rules.with_limits(limits)))
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
-    ) -> Admitted | Held | Busy:
+        self,
+        endpoint_id: str,
+        delivery_id: str,
+        slot: str | None = None,
+        limits: Limits = NO_LIMITS,
+        *,
+        slow: bool = False,
+    ) -> Admitted | Held | Busy | Slow:
         """Ask whether an attempt may start now; if so, the delivery is leased for `rules.lease`.
 
-        `slot` is what the message carries, if anything, and `limits` the endpoint's own.
+        `slot` is what the message carries, if anything, `limits` the endpoint's own, and `slow` whether it came through
+        the queue of the slow endpoints; only then it is admitted to one, and otherwise a place is kept for it there.
         """
-        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or "", limits=limits))
+        queue = "slow" if slow else "quick"
+        return translate.as_admission(self._run("admit", endpoint_id, delivery_id, slot or "", queue, limits=limits))
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
+    def report(
+        self,
+        endpoint_id: str,
+        admitted: Admitted,
+        effect: Effect,
+        limits: Limits = NO_LIMITS,
+        took: timedelta | None = None,
+    ) -> Report:
         """Tell how an admitted attempt went: its lease ends, the window counts, the breaker moves.
 
-        A second report, or one that comes after the lease ran out, changes nothing.
+        From how long its POST `took` is learnt how the endpoint answers; from None, nothing. A second report, or one
+        that comes after the lease ran out, changes nothing.
         """
         if admitted.token is None:
             return Report()
-        return translate.as_report(self._run("report", endpoint_id, admitted.token, effect, limits=limits))
+        told = admitted.token, effect, translate.as_took(took)
+        return translate.as_report(self._run("report", endpoint_id, *told, limits=limits))
 
     def offer(self, endpoint_ids: Iterable[str], limits: LimitsOf = NOBODYS) -> dict[str, Offer]:
         """Ask for each endpoint with held deliveries what may be done with them now; one round trip for all.
@@ -89,6 +107,10 @@ class Gate:
     def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
         """Say that no delivery of this endpoint is held any more, and give back the slots that found none."""
         self._run("drained", endpoint_id, *unused)
+
+    def all_drained(self, unused: Mapping[str, Sequence[str]]) -> None:
+        """Say so of several endpoints; one round trip for all."""
+        self._run_calls("drained", [self._call(name, NO_LIMITS, *slots) for name, slots in unused.items()])
 
     def reset(self, endpoint_id: str) -> None:
         """Close the breaker and forget what was counted; what is in flight stays so, and its outcome counts nowhere."""
@@ -125,6 +147,9 @@ class Gate:
 
     def _run_for_all(self, operation: str, endpoint_ids: Sequence[str], limits: LimitsOf = NOBODYS) -> Sequence[Reply]:
         calls = [self._call(endpoint_id, limits.get(endpoint_id, NO_LIMITS)) for endpoint_id in endpoint_ids]
+        return self._run_calls(operation, calls)
+
+    def _run_calls(self, operation: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Reply]:
         with _faults_named():
             replies = self._pipeline(operation, calls)
             unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

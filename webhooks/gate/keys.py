@@ -4,6 +4,10 @@
     webhooks:{shop%3A7}:in_flight   zset     delivery id → when its lease ends
     webhooks:{shop%3A7}:slots       zset     slot → when it lapses
     webhooks:{shop%3A7}:window      string   the attempts of the last minutes, counted
+    webhooks:{shop%3A7}:pace        string   how it answers, how much of its lane it has earned, its tokens
+
+What is known of a working endpoint's pace is no part of its state: whoever looks for the endpoints whose breaker has
+something to say finds few keys, however many endpoints are at work.
 
 With a namespace, `staging` say, each begins with `staging:`. The part in braces is the hash tag that keeps them
 together on one node of a Redis Cluster. It is percent-encoded, so that braces in an id cannot end it early and no two
@@ -15,11 +19,11 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 _OPENING, _CLOSING = "webhooks:{", "}:"
-_KINDS = ("state", "in_flight", "slots", "window")
+_KINDS = ("state", "in_flight", "slots", "window", "pace")
 
 
 def keys_of(endpoint_id: str, namespace: str = "") -> tuple[str, ...]:
-    """Return the endpoint's state, in-flight, slots and window keys, in the order of every script's KEYS."""
+    """Return the endpoint's state, in-flight, slots, window and pace keys, in the order of every script's KEYS."""
     tag = quote(endpoint_id, safe="", errors="surrogatepass")
     return tuple(f"{_start(namespace)}{tag}{_CLOSING}{kind}" for kind in _KINDS)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
 from webhooks.errors import GateUnavailable
 from webhooks.gate.gate import Gate
-from webhooks.gate.values import NOBODYS, Admitted, Busy, Held, LimitsOf, MayRelease, Offer, Report
+from webhooks.gate.values import NOBODYS, Admitted, Busy, Held, LimitsOf, MayRelease, Offer, Report, Slow
 from webhooks.model import NO_LIMITS, Limits
 from webhooks.observing import facts
 from webhooks.observing.observers import NOBODY, Observers
@@ -45,17 +45,30 @@ class ResilientGate:
         self._lock = threading.Lock()
 
     def admit(
-        self, endpoint_id: str, delivery_id: str, slot: str | None = None, limits: Limits = NO_LIMITS
-    ) -> Admitted | Held | Busy:
+        self,
+        endpoint_id: str,
+        delivery_id: str,
+        slot: str | None = None,
+        limits: Limits = NO_LIMITS,
+        *,
+        slow: bool = False,
+    ) -> Admitted | Held | Busy | Slow:
         """As `Gate.admit`; without an answer the delivery is admitted, with no token."""
-        passed: Admitted | Held | Busy = Admitted(None)
-        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, limits), passed)
+        passed: Admitted | Held | Busy | Slow = Admitted(None)
+        return self._ask(lambda: self._gate.admit(endpoint_id, delivery_id, slot, limits, slow=slow), passed)
 
-    def report(self, endpoint_id: str, admitted: Admitted, effect: Effect, limits: Limits = NO_LIMITS) -> Report:
+    def report(
+        self,
+        endpoint_id: str,
+        admitted: Admitted,
+        effect: Effect,
+        limits: Limits = NO_LIMITS,
+        took: timedelta | None = None,
+    ) -> Report:
         """As `Gate.report`; without an answer nothing moves."""
         if admitted.token is None:
             return Report()
-        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, limits), Report())
+        return self._ask(lambda: self._gate.report(endpoint_id, admitted, effect, limits, took), Report())
 
     def offer(self, endpoint_ids: Iterable[str], limits: LimitsOf = NOBODYS) -> dict[str, Offer]:
         """As `Gate.offer`; without an answer one delivery of each endpoint may go."""
@@ -65,9 +78,10 @@ class ResilientGate:
         trickle: dict[str, Offer] = dict.fromkeys(asked, _TRICKLE)
         return self._ask(lambda: self._gate.offer(asked, limits), trickle)
 
-    def drained(self, endpoint_id: str, unused: Sequence[str] = ()) -> None:
-        """As `Gate.drained`; unheard, it is said again when the sweep next finds nothing to release."""
-        self._ask(lambda: self._gate.drained(endpoint_id, unused), None)
+    def all_drained(self, unused: Mapping[str, Sequence[str]]) -> None:
+        """As `Gate.all_drained`; unheard, it is said again when the sweep next finds nothing to release."""
+        if unused:
+            self._ask(lambda: self._gate.all_drained(unused), None)
 
     def _ask(self, question: Callable[[], _T], otherwise: _T) -> _T:
         if not self._outage.may_try():

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from webhooks.errors import GateUnavailable
-from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Wait
+from webhooks.gate.values import Admitted, Breaker, Busy, Held, MayProbe, MayRelease, Offer, Report, Slow, Wait
 from webhooks.model import HeldFor
 from webhooks.policy.breaker import BreakerRules, BreakerState
 
@@ -14,12 +14,14 @@ Reply = list[str]
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHY = {"paused": HeldFor.BREAKER, "lane": HeldFor.LANE, "rate": HeldFor.RATE}
 
 
 def rules_as_json(rules: BreakerRules) -> str:
     """Return the rules as the scripts' ARGV[1]; whole numbers only, which Lua keeps exactly up to 2^53."""
     # Past the longest pause an endpoint that nobody asks about is forgotten; any use before that renews its keys.
     remembered = rules.pause + 2 * rules.max_pause + rules.window + rules.slot_lease + rules.lease
+    burst = rules.burst or timedelta()
     return json.dumps(
         {
             "window_us": rules.window // _MICROSECOND,
@@ -32,22 +34,26 @@ def rules_as_json(rules: BreakerRules) -> str:
             "lease_us": rules.lease // _MICROSECOND,
             "slot_lease_us": rules.slot_lease // _MICROSECOND,
             "lane": rules.lane,
-            "remember_us": remembered // _MICROSECOND,
+            "narrow": rules.narrow,
+            "remembered_quick_us": rules.remembered_quick // _MICROSECOND,
+            "slow_after_us": rules.slow_after // _MICROSECOND,
+            "remember_us": max(remembered, rules.remembered_quick, burst) // _MICROSECOND,
+            **({"token_us": rules.token // _MICROSECOND, "burst_us": burst // _MICROSECOND} if rules.token else {}),
         }
     )
 
 
-def as_admission(reply: Reply) -> Admitted | Held | Busy:
+def as_admission(reply: Reply) -> Admitted | Held | Busy | Slow:
     """Read what `admit` answered."""
     match reply:
         case ["admitted", token]:
             return Admitted(token)
         case ["probe", token]:
             return Admitted(token, probe=True)
-        case ["paused"]:
-            return Held(HeldFor.BREAKER)
-        case ["lane"]:
-            return Held(HeldFor.LANE)
+        case ["paused" | "lane" | "rate" as why]:
+            return Held(_WHY[why])
+        case ["slow", slot]:
+            return Slow(slot)
         case ["busy"]:
             return Busy()
         case _:
@@ -57,8 +63,8 @@ def as_admission(reply: Reply) -> Admitted | Held | Busy:
 def as_report(reply: Reply) -> Report:
     """Read what `report` answered."""
     match reply:
-        case ["opened" | "closed" | "same" as moved, *slots]:
-            return Report(opened=moved == "opened", closed=moved == "closed", slots=tuple(slots))
+        case ["opened" | "closed" | "same" as moved, "slow" | "quick" as queue, *slots]:
+            return Report(moved == "opened", moved == "closed", tuple(slots), slow=queue == "slow")
         case _:
             raise _not_understood(reply)
 
@@ -68,18 +74,18 @@ def as_offer(reply: Reply) -> Offer:
     match reply:
         case ["wait"]:
             return Wait()
-        case ["probe", slot]:
-            return MayProbe(slot)
-        case ["release", *slots]:
-            return MayRelease(tuple(slots))
+        case ["probe", "slow" | "quick" as queue, slot]:
+            return MayProbe(slot, slow=queue == "slow")
+        case ["release", "slow" | "quick" as queue, *slots]:
+            return MayRelease(tuple(slots), slow=queue == "slow")
         case _:
             raise _not_understood(reply)
 
 
 def as_breaker(endpoint_id: str, reply: Reply) -> Breaker:
     """Read what `show` answered; an empty text stands for what is not there."""
-    state, since, pause, until, probe, release, *counts = reply
-    successes, failures, in_flight, slots = map(int, counts)
+    state, since, pause, until, probe, release, *numbers, queue = reply
+    successes, failures, in_flight, slots, width, pace = map(int, numbers)
     return Breaker(
         endpoint_id=endpoint_id,
         state=BreakerState(state),
@@ -92,7 +98,15 @@ def as_breaker(endpoint_id: str, reply: Reply) -> Breaker:
         in_flight=in_flight,
         slots=slots,
         release=int(release) if release else None,
+        width=width,
+        pace=pace * _MICROSECOND,
+        slow=queue == "slow",
     )
+
+
+def as_took(took: timedelta | None) -> str:
+    """Write how long a POST took; an empty text stands for none."""
+    return "" if took is None else str(max(took // _MICROSECOND, 0))
 
 
 def _not_understood(reply: Reply) -> GateUnavailable:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from webhooks.model import HeldFor, Limits
-from webhooks.policy.breaker import BreakerState
+from webhooks.policy.breaker import BreakerRules, BreakerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ class Breaker:
     `since` is when it opened, closed or was reset last, None when never as far as anyone remembers. `pause` and
     `until` are set while it is paused or probing. `probe` is the id of the delivery that probes right now.
     `in_flight` counts leases and `slots` the places kept for released deliveries on their way. `release` is the
-    release window: how many of both there may be while the backlog is drained, None when it is not.
+    release window: how many of both there may be while the backlog is drained, None when it is not. `width` is how many
+    places of its lane it may have now, `pace` how long its answers take of late, and `slow` whether it is slow.
     """
 
     endpoint_id: str
@@ -104,6 +105,9 @@ class Breaker:
     in_flight: int = 0
     slots: int = 0
     release: int | None = None
+    width: int = BreakerRules().narrow
+    pace: timedelta = timedelta()
+    slow: bool = False
 
     @property
     def draining(self) -> bool:

@@ -9,7 +9,7 @@ from socket import gethostname
 
 from webhooks import parts
 from webhooks.celery import broker
-from webhooks.celery.app import DELIVERIES, SWEEP, app
+from webhooks.celery.app import DELIVERIES, SLOW, SWEEP, app
 from webhooks.health.asking import Answers, Fault, Questions
 from webhooks.health.workers import Worker, look_at_workers
 from webhooks.ledger.leases import Done
@@ -21,7 +21,8 @@ FRESH = timedelta(seconds=30)  # since the last sweep was done to the end
 OVERDUE = timedelta(minutes=1)
 QUIET = timedelta(minutes=1)  # for which a worker takes nothing from a queue in which something waits
 
-_QUEUES = (DELIVERIES, SWEEP)
+QUEUES = (DELIVERIES, SLOW, SWEEP)
+_NOT_ALWAYS = frozenset({SLOW})  # it is empty while nobody is slow: then nobody need be there for it
 
 
 def of_system() -> dict[str, Questions]:
@@ -36,7 +37,7 @@ def of_system() -> dict[str, Questions]:
 
 def of_workers(*names: str) -> Questions:
     """Return what is asked of the broker and these workers, or all; the order counts, see `_is_deaf`."""
-    looks = {name: partial(parts.lookout().look, name) for name in _QUEUES}
+    looks = {name: partial(parts.lookout().look, name) for name in QUEUES}
     return {
         **{f"queue {name}": look for name, look in looks.items()},
         "workers": partial(look_at_workers, names),
@@ -106,14 +107,14 @@ def _judge_queues(answers: Answers, workers: Mapping[str, Worker]) -> Iterator[F
     taken = {queue for worker in workers.values() for queue in worker.queues}
     if not all(worker.says for worker in workers.values()):
         return
-    for name in _QUEUES:
+    for name in QUEUES:
         queue = answers[f"then {name}"]
-        if name not in taken and isinstance(queue, Sighting):
+        if name not in taken and isinstance(queue, Sighting) and (queue.depth or name not in _NOT_ALWAYS):
             yield Fault(f"queue {name}", f"no worker takes from it, and {queue.depth} messages wait")
 
 
 def _judge_deaf(answers: Answers, name: str, worker: Worker) -> Iterator[Fault]:
-    for queue in _QUEUES:
+    for queue in QUEUES:
         before, after = answers[f"queue {queue}"], answers[f"then {queue}"]
         quiet = worker.quiet.get(queue, timedelta())
         if quiet > QUIET and isinstance(before, Sighting) and isinstance(after, Sighting) and _is_stuck(before, after):

@@ -42,7 +42,7 @@ READ_ONLY = "25006"
 _CONDEMNING = re.compile(r"25006|25P0[34]|57P..|08...", re.ASCII)
 _AWAY = re.compile(r"25006|25P0[34]|57P..|08...|53...|58...", re.ASCII)
 _BUSY = re.compile(r"57014|55P03|40...", re.ASCII)
-_OUTDATED = frozenset({"42P01", "42703"})  # no such table, no such column
+_OUTDATED = frozenset({"42P01", "42703", "42883"})  # no such table, no such column, no such function
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +124,5 @@ def is_busy(code: str | None) -> bool:
 
 
 def is_outdated(code: str | None) -> bool:
-    """Whether a table or column is missing."""
+    """Whether a table, a column or a function is missing."""
     return code in _OUTDATED

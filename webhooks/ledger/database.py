@@ -12,47 +12,21 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg2
-from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, PoolProxiedConnection, Row, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from webhooks.errors import AnswerLost, LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
-from webhooks.ledger.connecting import (
-    READ_ONLY,
-    condemns,
-    is_alive,
-    is_away,
-    is_busy,
-    is_outdated,
-    read_url,
-)
+from webhooks.errors import AnswerLost, LedgerUnavailable
+from webhooks.ledger.connecting import is_alive, read_url
+from webhooks.ledger.driver import Driver
+from webhooks.ledger.faults import Starved, Unconfirmed, judge, named, was_refused
 from webhooks.observing.facts import LedgerAway, LedgerBack
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import Outage
-from webhooks.process.watchdog import Watchdog
+from webhooks.process.watchdog import Watch, Watchdog
 
 _PATIENCE = timedelta(seconds=20)  # longer than the server's own limits: those tell more
 _AGE_S = 300  # seconds that a connection lives: then a name that has moved is looked up again
-_OF_THE_CONNECTION = (psycopg2.OperationalError, psycopg2.InterfaceError)  # what has no SQLSTATE never reached a server
-
-
-class _Unconfirmed(SQLAlchemyError):
-    """It took longer than its bound: it was done, or cancelled, or nobody knows."""
-
-
-class _Starved(SQLAlchemyError):
-    """This machine has no descriptor or thread left."""
-
-
-_OF_THIS_SIDE = (
-    (PoolTimeout, LedgerBusy, "the ledger is busy: no database connection became free in time"),
-    (_Starved, LedgerBusy, "the ledger cannot be asked: this machine has no descriptor or thread left"),
-    (
-        _Unconfirmed,
-        AnswerLost,
-        "the ledger cannot be used: it confirmed nothing in time (is the standby of synchronous_standby_names there?)",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +78,9 @@ class Database:
             pool_use_lifo=True,
             pool_recycle=_AGE_S,
         )
+        self._driver = Driver(self._engine.dialect, self._way.limits)
         event.listen(self._engine, "before_cursor_execute", self._limit, retval=True)
-        event.listen(self._engine, "handle_error", _judge)
+        event.listen(self._engine, "handle_error", judge)
         event.listen(self._engine, "checkout", _refuse_the_dead)
         # A connection must not be shared by two processes: the child starts with an empty pool.
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -124,11 +99,11 @@ class Database:
         themselves. Where the connection breaks under one that is not, AnswerLost is raised: it may have been done.
         Raises LedgerUnavailable when the ledger cannot be used now, and LedgerFault when it refuses for good.
         """
-        with self.within(timedelta(seconds=self._until().left)), self._named():
+        with self.within(self.left), self._named():
             try:
                 return self._run(statement, values)
             except DBAPIError as error:
-                if not (_was_refused(error) or (repeatable and error.connection_invalidated)):
+                if not (was_refused(error) or (repeatable and error.connection_invalidated)):
                     raise
             return self._run(statement, values)
 
@@ -141,7 +116,7 @@ class Database:
         """
         ending = False
         with (
-            self.within(timedelta(seconds=self._until().left)),
+            self.within(self.left),
             self._named(lambda: ending),
             self._connected() as connection,
         ):
@@ -162,6 +137,11 @@ class Database:
         finally:
             self._of_thread.until = before
 
+    @property
+    def left(self) -> timedelta:
+        """Return how long this thread may still take for what it asks."""
+        return timedelta(seconds=self._until().left)
+
     def dispose(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
@@ -171,17 +151,70 @@ class Database:
         return getattr(self._of_thread, "until", None) or _Until(time.monotonic() + self._patience_s)
 
     def _run(self, statement: Executable, values: Mapping[str, Any] | None) -> Sequence[Row[Any]]:
-        with self._connected() as connection:
-            result = connection.execute(statement, values or {})
-            return result.all() if result.returns_rows else ()
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """Give a connection that is cut when the time is over."""
         until = self._until()
+        places = self._place(until)
+        try:
+            pooled = self._pooled()
+            try:
+                return self._run_on(pooled, until, statement, values or {})
+            finally:
+                pooled.close()
+        finally:
+            places.release()
+
+    def _run_on(
+        self, pooled: PoolProxiedConnection, until: _Until, statement: Executable, values: Mapping[str, Any]
+    ) -> Sequence[Row[Any]]:
+        """Run a statement on a connection that is cut when the time is over, and given up when it is of no more use."""
+        watch = self._watch(pooled.dbapi_connection, until)
+        try:
+            rows = self._driver.rows(pooled, statement, values)
+        except psycopg2.Error as error:
+            fault = self._driver.fault(error, pooled)
+            if watch.late:
+                pooled.invalidate(error)  # the cancellation may still be on its way, and must meet nobody else
+                raise Unconfirmed from fault
+            if fault.connection_invalidated:
+                self._engine.pool._invalidate(pooled, error)  # noqa: SLF001 - this one, and all that are as old
+            raise fault from error
+        except Exception:
+            raise
+        except BaseException:  # in the middle of a statement, perhaps
+            pooled.invalidate()
+            raise
+        finally:
+            watch.release()
+        if watch.late:
+            pooled.invalidate()
+            raise Unconfirmed
+        return rows
+
+    def _pooled(self) -> PoolProxiedConnection:
+        try:
+            return self._engine.raw_connection()
+        except psycopg2.Error as error:
+            raise self._driver.fault(error, None) from error
+
+    def _place(self, until: _Until) -> threading.BoundedSemaphore:
         places = self._places
         if until.left <= 0 or not places.acquire(timeout=until.left):
             raise PoolTimeout
+        return places
+
+    def _watch(self, driver: Any, until: _Until) -> Watch:
+        if until.left <= 0:
+            raise PoolTimeout
+        try:
+            # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
+            return self._watchdog.start(driver, until, first=lambda: self._way.cancel(driver))
+        except (OSError, RuntimeError) as error:
+            raise Starved from error
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Give a connection of SQLAlchemy's that is cut when the time is over."""
+        until = self._until()
+        places = self._place(until)
         try:
             with self._engine.connect() as connection, self._watched(connection, until):
                 yield connection
@@ -190,26 +223,19 @@ class Database:
 
     @contextmanager
     def _watched(self, connection: Connection, until: _Until) -> Iterator[None]:
-        if until.left <= 0:
-            raise PoolTimeout
-        driver: Any = connection.connection.dbapi_connection
-        try:
-            # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
-            watch = self._watchdog.start(driver, until, first=lambda: self._way.cancel(driver))
-        except (OSError, RuntimeError) as error:
-            raise _Starved from error
+        watch = self._watch(connection.connection.dbapi_connection, until)
         try:
             yield
         except SQLAlchemyError as error:
             if not watch.late:
                 raise
             connection.invalidate()  # the cancellation may still be on its way, and must meet nobody else
-            raise _Unconfirmed from error
+            raise Unconfirmed from error
         finally:
             watch.release()
         if watch.late:
             connection.invalidate()
-            raise _Unconfirmed
+            raise Unconfirmed
 
     def _begin_anew(self) -> None:
         """Share nothing with the process that this one was forked from: neither connections nor who waits for them."""
@@ -250,34 +276,3 @@ def unlimited(connection: Connection) -> Connection:
 def _refuse_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
     if not is_alive(connection):
         raise DisconnectionError
-
-
-def _judge(context: Any) -> None:
-    """Give up the connection, and all that are as old, over an error that condemns the session."""
-    if condemns(getattr(context.original_exception, "pgcode", None)):
-        context.is_disconnect = True
-
-
-def _was_refused(error: DBAPIError) -> bool:
-    """Whether a session that takes no writes has refused, so that surely nothing was done."""
-    return getattr(error.orig, "pgcode", None) == READ_ONLY
-
-
-def named(error: SQLAlchemyError) -> LedgerUnavailable | LedgerFault:
-    """Put a driver's error into one line for a person; statements and values stay out of it."""
-    for kind, fault, text in _OF_THIS_SIDE:
-        if isinstance(error, kind):
-            return fault(text)
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "pgcode", None)
-    line = str(cause).strip().partition("\n")[0] or type(cause).__name__
-    if is_outdated(code):
-        return LedgerOutdated(f"the ledger has no tables yet, or older ones ({line}); run: webhooks db upgrade")
-    if is_busy(code):
-        return LedgerBusy(f"the ledger is busy: {line}")
-    broken = isinstance(error, DBAPIError) and error.connection_invalidated
-    if not (broken or isinstance(cause, _OF_THE_CONNECTION) if code is None else is_away(code)):
-        return LedgerFault(f"the ledger refuses: {line}")
-    if broken and code != READ_ONLY:
-        return AnswerLost(f"the ledger cannot be used: {line}")
-    return LedgerUnavailable(f"the ledger cannot be used: {line}")

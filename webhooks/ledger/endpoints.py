@@ -28,12 +28,14 @@ _SHOWN = (
     *endpoints.c["id", "merchant_id", "url"],
     endpoints.c.secret.is_not(None).label("has_secret"),
     case((_OVERLAPS, endpoints.c.previous_until)).label("previous_secret_until"),
-    *endpoints.c["standard_headers", "headers", "types", "lane", "note", "paused_at", "created_at", "updated_at"],
+    *endpoints.c["standard_headers", "headers", "types", "lane", "rate", "note"],
+    *endpoints.c["paused_at", "created_at", "updated_at"],
 )
 
 # Of a removed endpoint its id is left, so that what was accepted for it finds out, and nobody else gets the id.
 _WIPED: dict[str, Any] = {
-    **dict.fromkeys(("url", "secret", "previous_secret", "previous_until", "types", "lane", "note", "paused_at")),
+    **dict.fromkeys(("url", "secret", "previous_secret", "previous_until")),
+    **dict.fromkeys(("types", "lane", "rate", "note", "paused_at")),
     "standard_headers": False,
     "headers": {},
 }
@@ -185,7 +187,7 @@ class Endpoints:
         """Return the columns that change; `headers` are those of its own that it has, with encrypted values."""
         values: dict[str, Any] = {
             name: getattr(changes, name)
-            for name in ("url", "standard_headers", "types", "lane", "note")
+            for name in ("url", "standard_headers", "types", "lane", "rate", "note")
             if getattr(changes, name) is not KEEP
         }
         if changes.secret is not KEEP:

@@ -13,7 +13,10 @@ from sqlalchemy import Row
 from webhooks.errors import AnswerLost, LocalFault
 from webhooks.ledger import statements
 from webhooks.ledger.database import Database
+from webhooks.ledger.decryption import Decryption
+from webhooks.ledger.many import CLAIM_MANY, FINISH_MANY
 from webhooks.ledger.recording import Recording
+from webhooks.ledger.together import Together
 from webhooks.ledger.transitions import after
 from webhooks.model import Attempt, Delivery, HeldFor, Limits, Message, Outcome, Unclaimed, Written, event_of
 from webhooks.policy.decisions import Budgets, Decision
@@ -38,8 +41,10 @@ class Ledger(Recording):
         patience: timedelta = timedelta(seconds=5),
     ) -> None:
         super().__init__(database, max_age=max_age, recover_after=recover_after, patience=patience)
-        self._cipher = cipher
+        self._decryption = Decryption(cipher)
         self._lease = lease
+        self._claims = Together(database, statements.CLAIM, CLAIM_MANY)
+        self._finishes = Together(database, statements.FINISH, FINISH_MANY, repeatable=True)
 
     def unqueue(self, delivery_id: str, turn: int) -> None:
         """Note that a message could not be published after all: the sweep publishes it as soon as it is due."""
@@ -71,7 +76,7 @@ class Ledger(Recording):
     def _claimed(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
         """Claim once; where the answer was lost, the claim knows itself by its name."""
         try:
-            return self.database.rows(statements.CLAIM, values)
+            return self._claims.rows(values)
         except AnswerLost:
             named = {name: values[name] for name in ("the_id", "the_claim")}
             return self.database.rows(statements.CLAIMED, named, repeatable=True) or self.database.rows(
@@ -81,21 +86,20 @@ class Ledger(Recording):
     def _opened(self, row: Row[Any]) -> Delivery:
         values = row._asdict()
         try:
-            values["secret"] = self._decrypted(bytes(row.secret))
+            values["secret"] = self._decryption.decrypted(bytes(row.secret))
             if row.previous_secret is not None:
-                values["previous_secret"] = self._decrypted(bytes(row.previous_secret))
-            values["headers"] = {name: self._decrypted(value.encode()) for name, value in row.headers.items()}
+                values["previous_secret"] = self._decryption.decrypted(bytes(row.previous_secret))
+            values["headers"] = {
+                name: self._decryption.decrypted(value.encode()) for name, value in row.headers.items()
+            }
         except InvalidToken:
             self.hand_back(row.id, row.turn, timedelta(minutes=1))
             raise LocalFault(
                 f"a secret of endpoint {row.endpoint_id} cannot be decrypted: WEBHOOKS_SECRETS_KEY lacks its key"
             ) from None
         values["body"] = bytes(row.body)
-        values["limits"] = Limits(values.pop("lane"))
+        values["limits"] = Limits(values.pop("lane"), values.pop("rate"))
         return Delivery(**values)
-
-    def _decrypted(self, token: bytes) -> str:
-        return self._cipher.decrypt(token).decode()
 
     def _why_not(self, message: Message) -> Unclaimed:
         """Tell apart, off the common path, why a claim found nothing."""
@@ -123,7 +127,7 @@ class Ledger(Recording):
     def finish(
         self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool
     ) -> Written:
-        """Write down an attempt and what follows from it, in one statement.
+        """Write down an attempt and what follows from it, in one statement; with others that come at once.
 
         `queued` says that the caller publishes the message of a retry right away. It is late when the lease had run out
         and somebody else took over: then only what is still unknown of this attempt is filled in, and what is final
@@ -139,7 +143,7 @@ class Ledger(Recording):
             **after(decision, recover_after=self._recover_after if queued else timedelta()),
             **_values_of(attempt),
         }
-        if self.database.rows(statements.FINISH, values, repeatable=True):
+        if self._finishes.rows(values):
             return Written.IN_TIME
         written = {name: values[name] for name in ("the_id", "the_turn", "the_number", "the_started_at")}
         if self.database.rows(statements.WRITTEN, written, repeatable=True):

@@ -42,55 +42,54 @@ class Recording:
         and LedgerUnavailable.
         """
         with self.database.within(self._patience):
-            rows = self._recorded(self.values_of(events, wait=wait, queued=queued))
+            rows = self._recorded(events, self._terms(wait, queued=queued))
             return [_first_message(row) for row in rows if row.endpoint_id is not None]
 
-    def _recorded(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+    def _recorded(self, events: Sequence[Event], terms: dict[str, Any]) -> Sequence[Row[Any]]:
         """Record once; where the answer was lost, find out whether it was this call that did it."""
         try:
-            return self._record(values)
+            return self._record(events, terms)
         except AnswerLost:
             pass
         try:
-            return self._record(values) or self.database.rows(routing.RECORDED, _known(values))
+            return self._record(events, terms) or self.database.rows(routing.RECORDED, values_of_known(events))
         except LedgerUnavailable as error:
-            ids = ", ".join(values["the_ids"][:_TOLD])
+            ids = ", ".join(event.id for event in events[:_TOLD])
             raise AnswerLost(
                 f"{error}; whether {ids} was accepted is not known: hand the same event over again, with this id"
             ) from None
 
-    def _record(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+    def _record(self, events: Sequence[Event], terms: dict[str, Any]) -> Sequence[Row[Any]]:
         """Record in one statement, or not at all where an id stands for another body.
 
         The statement sees such ids, but for those that somebody else records at this very moment: so several events
         take a transaction, which can still be given up.
         """
-        if len(values["the_ids"]) == 1:
-            return _record_on(self.database, values)
+        if len(events) == 1:
+            recorded = self.database.rows(routing.RECORD_ONE, {**_values_of_one(events[0]), **terms})
+            return _checked(self.database, events, recorded)
         try:
-            return self._record_together(values)
+            return self._record_together(events, terms)
         except LedgerUnavailable as error:
             if type(error) is not LedgerUnavailable:
                 raise
-        return self._record_together(values)  # a connection that breaks before the end has done nothing
+        return self._record_together(events, terms)  # a connection that breaks before the end has done nothing
 
-    def _record_together(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+    def _record_together(self, events: Sequence[Event], terms: dict[str, Any]) -> Sequence[Row[Any]]:
         with self.database.transaction() as together:
-            return _record_on(together, values)
+            recorded = together.rows(routing.RECORD, {**_values_of_all(events), **terms})
+            return _checked(together, events, recorded)
 
-    def values_of(
-        self, events: Sequence[Event], *, wait: timedelta = timedelta(), queued: bool = False
-    ) -> dict[str, Any]:
-        """Return the values with which `routing.RECORD` accepts events.
+    def values_of(self, events: Sequence[Event]) -> dict[str, Any]:
+        """Return the values with which `routing.RECORD` accepts events; the sweep publishes when they are due."""
+        return {**_values_of_all(events), **self._terms(timedelta(), queued=False)}
+
+    def _terms(self, wait: timedelta, *, queued: bool) -> dict[str, Any]:
+        """Return the values that are the same for all events.
 
         Unless a message is on its way (`queued`), the sweep publishes as soon as the delivery is due.
         """
         return {
-            **values_of_known(events),
-            "the_merchant_ids": [event.merchant_id for event in events],
-            "the_types": [event.type for event in events],
-            "the_money": [event.money for event in events],
-            "the_bodies": [event.body for event in events],
             "the_wait": wait,
             "the_recover_after": self._recover_after if queued else timedelta(),
             "the_queued": queued,
@@ -103,14 +102,33 @@ def values_of_known(events: Sequence[Event]) -> dict[str, Any]:
     return {"the_ids": [event.id for event in events], "the_digests": [event.body_sha256 for event in events]}
 
 
-def _known(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in ("the_ids", "the_digests")}
+def _values_of_all(events: Sequence[Event]) -> dict[str, Any]:
+    return {
+        **values_of_known(events),
+        "the_merchant_ids": [event.merchant_id for event in events],
+        "the_types": [event.type for event in events],
+        "the_money": [event.money for event in events],
+        "the_bodies": [event.body for event in events],
+    }
 
 
-def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequence[Row[Any]]:
-    recorded = ledger.rows(routing.RECORD, values)
-    if len({row.event_id for row in recorded}) < len(values["the_ids"]):
-        conflicts = ledger.rows(routing.CONFLICTS, _known(values))
+def _values_of_one(event: Event) -> dict[str, Any]:
+    return {
+        "the_id": event.id,
+        "the_merchant_id": event.merchant_id,
+        "the_type": event.type,
+        "the_money": event.money,
+        "the_body": event.body,
+        "the_digest": event.body_sha256,
+    }
+
+
+def _checked(
+    ledger: Database | Transaction, events: Sequence[Event], recorded: Sequence[Row[Any]]
+) -> Sequence[Row[Any]]:
+    """Return what was recorded. Raises EventConflict where an event was not, and its id stands for another body."""
+    if len({row.event_id for row in recorded}) < len(events):
+        conflicts = ledger.rows(routing.CONFLICTS, values_of_known(events))
         if conflicts:
             raise EventConflict.of(*(row.id for row in conflicts))
     return recorded
@@ -118,4 +136,5 @@ def _record_on(ledger: Database | Transaction, values: dict[str, Any]) -> Sequen
 
 def _first_message(row: Row[Any]) -> Message:
     delivery_id = delivery_id_of(row.event_id, row.merchant_id, row.endpoint_id)
-    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, limits=Limits(row.lane))
+    limits = Limits(row.lane, row.rate)
+    return Message(delivery_id, row.merchant_id, row.type, turn=0, queued_at=row.accepted_at, limits=limits)

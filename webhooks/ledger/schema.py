@@ -15,7 +15,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerOutdated, LedgerUnavailable
 from webhooks.ledger.connecting import is_busy
-from webhooks.ledger.database import Database, named, unlimited
+from webhooks.ledger.database import Database, unlimited
+from webhooks.ledger.faults import named
 from webhooks.observing.facts import LedgerNewer
 from webhooks.observing.observers import NOBODY, Observers
 

@@ -49,33 +49,33 @@ REMOVED = endpoints.c.removed_at.is_not(None) & (
     (endpoints.c.id != endpoints.c.merchant_id) | (endpoints.c.removed_at >= deliveries.c.accepted_at)
 )
 
+LIMITS = (*endpoints.c["lane", "rate"],)  # as in model.Limits
+
 # A delivery that does not have its event's id has an entry in an index by event.
 ELSEWHERE = deliveries.c.event_id != deliveries.c.id
 
-_CLAIMED = (
+CLAIMED_COLUMNS = (
     *deliveries.c["id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money"],
     *deliveries.c["expires_at", "fast_spent", "slow_spent", "slow_since"],
     events.c.body,
     deliveries.c.attempts.label("number"),
     deliveries.c.sending_since.label("started_at"),
-    *endpoints.c["url", "secret", "standard_headers", "headers", "lane"],
+    *endpoints.c["url", "secret", "standard_headers", "headers"],
+    *LIMITS,
     case((endpoints.c.previous_until > NOW, endpoints.c.previous_secret)).label("previous_secret"),
 )
 
-_TAKEN = (
-    _of_this_turn(transitions.claimed())
-    .where(
-        ~_TOO_EARLY,
-        deliveries.c.expires_at > NOW,
-        events.c.id == deliveries.c.event_id,
-        endpoints.c.id == deliveries.c.endpoint_id,
-        HAS_ADDRESS,
-        endpoints.c.paused_at.is_(None),
-        ~REMOVED,
-    )
-    .returning(*_CLAIMED)
-    .cte("taken")
+MAY_BE_SENT = (
+    ~_TOO_EARLY,
+    deliveries.c.expires_at > NOW,
+    events.c.id == deliveries.c.event_id,
+    endpoints.c.id == deliveries.c.endpoint_id,
+    HAS_ADDRESS,
+    endpoints.c.paused_at.is_(None),
+    ~REMOVED,
 )
+
+_TAKEN = _of_this_turn(transitions.claimed()).where(*MAY_BE_SENT).returning(*CLAIMED_COLUMNS).cte("taken")
 
 _CLAIM = {"name": the("claim", Uuid), "ends_at": NOW + the("lease", Interval), "silent_since": null()}
 
@@ -88,7 +88,7 @@ CLAIM = select(_TAKEN).add_cte(
 
 # The claim whose answer was lost, if it was done.
 CLAIMED = (
-    select(*_CLAIMED)
+    select(*CLAIMED_COLUMNS)
     .join(claims, claims.c.delivery_id == deliveries.c.id)
     .join(events, events.c.id == deliveries.c.event_id)
     .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)

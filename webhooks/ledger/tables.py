@@ -13,6 +13,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -68,6 +69,7 @@ endpoints = Table(
     Column("headers", JSONB, nullable=False, server_default="{}"),  # own ones: name → encrypted value
     Column("types", ARRAY(Text)),  # the events that it wants, such as payment.*; all, where there are none
     Column("lane", Integer),  # how many deliveries may be in flight at once; by default WEBHOOKS_LANE
+    Column("rate", Double),  # how many attempts it gets in a second, where there is a bound
     Column("note", Text),
     Column("paused_at", _Moment),  # by an operator: its deliveries are held
     Column("removed_at", _Moment),  # what was accepted before ends as cancelled
@@ -76,6 +78,7 @@ endpoints = Table(
     CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
     CheckConstraint("id = merchant_id OR id LIKE 'ep\\_%'", name="default_or_named"),
     CheckConstraint("lane BETWEEN 1 AND 1000", name="lane_has_room"),
+    CheckConstraint("rate BETWEEN 0.01 AND 1000", name="rate_is_possible"),
     Index("endpoints_of_merchant", "merchant_id"),
     comment="where the events of a merchant go",
 )

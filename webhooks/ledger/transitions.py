@@ -17,7 +17,7 @@ checks hold: what is pending has a time for the sweep, what is held a cause, wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -105,21 +105,24 @@ def unqueued() -> Transition:
     return Transition(WAITING, {"sweep_at": deliveries.c.due_at, **_NO_MESSAGE})
 
 
-def finished() -> Transition:
-    """From being sent to delivered, failed or waiting, as `after` says: its attempt has come to an end."""
+def finished(given: Callable[..., Any] = the) -> Transition:
+    """From being sent to delivered, failed or waiting, as `after` says: its attempt has come to an end.
+
+    `given` says where the values come from.
+    """
     return Transition(
         BEING_SENT,
         {
-            "state": the("state"),
-            "reason": the("reason"),
-            "due_at": func.coalesce(the("due_at"), deliveries.c.due_at),
-            "sweep_at": the("sweep_at"),
-            "queued_at": case((the("queued", Boolean), NOW)),
-            "finished_at": case((the("final", Boolean), NOW)),
+            "state": given("state"),
+            "reason": given("reason"),
+            "due_at": func.coalesce(given("due_at"), deliveries.c.due_at),
+            "sweep_at": given("sweep_at"),
+            "queued_at": case((given("queued", Boolean), NOW)),
+            "finished_at": case((given("final", Boolean), NOW)),
             "sending_since": None,
-            "fast_spent": the("fast_spent"),
-            "slow_spent": the("slow_spent"),
-            "slow_since": the("slow_since"),
+            "fast_spent": given("fast_spent"),
+            "slow_spent": given("slow_spent"),
+            "slow_since": given("slow_since"),
         },
     )
 

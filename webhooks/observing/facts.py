@@ -139,12 +139,13 @@ class Interrupted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ReleasePutOff(Fact):
-    """The ledger could not say which held deliveries of an endpoint, or which `probe`, may go."""
+    """The ledger could not say which held deliveries of an endpoint and `others`, or which `probe`, may go."""
 
     name = "release.put_off"
     endpoint_id: str
     probe: bool
     why: str
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,11 @@ def _sentence(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one l
             return None  # the most frequent one
         case facts.Interrupted(delivery_id=delivery_id, why=why):
             return f"delivery {delivery_id}: {why}"
-        case facts.ReleasePutOff(endpoint_id=endpoint_id, probe=True, why=why):
-            return f"endpoint {endpoint_id}: its probe waits for the next offer: {why}"
-        case facts.ReleasePutOff(endpoint_id=endpoint_id, why=why):
-            return f"endpoint {endpoint_id}: its held deliveries wait for the next sweep: {why}"
+        case facts.ReleasePutOff(endpoint_id=endpoint_id, probe=probe, why=why, others=others):
+            who = f"endpoint {endpoint_id}" + (f" and {others} others" if others else "")
+            whose = "their" if others else "its"
+            what = "probe waits for the next offer" if probe else "held deliveries wait for the next sweep"
+            return f"{who}: {whose} {what}: {why}"
         case facts.LedgerAway(why=why):
             return why
         case facts.LedgerBack():

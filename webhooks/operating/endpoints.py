@@ -24,6 +24,7 @@ from webhooks.signing import STANDARD_PREFIX
 from webhooks.wire.addresses import check_url
 
 LONGEST_NOTE = 500
+LOWEST_RATE, HIGHEST_RATE = 0.01, 1000  # attempts a second: one in 100 seconds, and as many as a lane has room for
 
 _IN_WORDS = {
     "url": "address",
@@ -32,6 +33,7 @@ _IN_WORDS = {
     "headers": "own headers",
     "types": "types",
     "lane": "lane",
+    "rate": "rate",
     "note": "note",
 }
 
@@ -169,6 +171,8 @@ def _checked(changes: Changes) -> Changes:
         check_url(changes.url, allow_http=rules.allow_http, guard=rules.guard)
     if isinstance(changes.lane, int) and not 1 <= changes.lane <= MOST_IN_FLIGHT:
         raise NotPossible(f"a lane has room for 1 to {MOST_IN_FLIGHT} deliveries at once")
+    if isinstance(changes.rate, int | float) and not LOWEST_RATE <= changes.rate <= HIGHEST_RATE:
+        raise NotPossible(f"a rate is {LOWEST_RATE} to {HIGHEST_RATE} attempts a second")
     if isinstance(changes.note, str) and not (changes.note.isprintable() and 0 < len(changes.note) <= LONGEST_NOTE):
         raise NotPossible(f"a note has 1 to {LONGEST_NOTE} printable characters")
     if not isinstance(changes.types, tuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from webhooks.model import Outcome
+from webhooks.model import Limits, Outcome
 
 MOST_IN_FLIGHT = 1000  # that a lane may let be in flight at once
 _BUCKETS = 60
@@ -15,7 +15,10 @@ _WIDEST_BUCKET = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class BreakerRules:
-    """The rules' breaker, as numbers; `lane` is how many deliveries of one endpoint may be in flight at once."""
+    """The rules' breaker, as numbers; `lane` is how many deliveries of one endpoint may be in flight at once.
+
+    `rate` is how many attempts an endpoint gets in a second, None for any number.
+    """
 
     window: timedelta = timedelta(minutes=5)
     min_attempts: int = 5
@@ -25,15 +28,33 @@ class BreakerRules:
     lease: timedelta = timedelta(seconds=15)  # the attempt deadline (10 s) plus a margin
     lane: int = 10
     slot_lease: timedelta = timedelta(seconds=30)  # how long a place is kept for a released delivery on its way
+    narrow: int = 2  # places of the lane for an endpoint of which nothing good is known
+    remembered_quick: timedelta = timedelta(seconds=60)  # how long an answer speaks for an endpoint
+    slow_after: timedelta = timedelta(seconds=1)  # without an answer, or with answers that take so long
+    rate: float | None = None
 
     @property
     def buckets(self) -> int:
         """How many buckets the sliding window is counted in: 60, and more where they would be wider than 5 s."""
         return max(_BUCKETS, -(-self.window // _WIDEST_BUCKET))
 
-    def with_lane(self, lane: int | None) -> BreakerRules:
-        """Return the rules for an endpoint with a lane of its own."""
-        return self if lane is None else replace(self, lane=lane)
+    @property
+    def token(self) -> timedelta | None:
+        """How long it takes until one more attempt is allowed, where there is a rate."""
+        return max(timedelta(seconds=1) / self.rate, timedelta.resolution) if self.rate else None
+
+    @property
+    def burst(self) -> timedelta | None:
+        """How long it takes until as many are allowed as may go at once: those of a second, and one at least."""
+        return max(timedelta(seconds=1), self.token) if self.token else None
+
+    def with_limits(self, limits: Limits) -> BreakerRules:
+        """Return the rules for an endpoint with limits of its own."""
+        return replace(
+            self,
+            lane=self.lane if limits.lane is None else limits.lane,
+            rate=self.rate if limits.rate is None else limits.rate,
+        )
 
 
 class BreakerState(StrEnum):

@@ -4,7 +4,7 @@ Timeouts of sockets restart with every byte, and some libraries know none. The w
 what: at the deadline it shuts the connection down, and whoever blocks on it wakes up.
 
 There are two kinds of watch. A `Watch` is begun and released once, whatever becomes of the connection meanwhile. A
-`Vigil` one belongs to a connection that serves one exchange after another, and costs next to nothing for each.
+`Vigil` belongs to a connection that serves one exchange after another, and costs next to nothing for each.
 """
 
 from __future__ import annotations

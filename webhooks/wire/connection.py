@@ -21,7 +21,7 @@ Key = tuple[str, str, int]
 """Scheme, host and port: what an idle connection may be reused for."""
 
 
-AT_ONCE = 16 * 1024
+IN_ONE_PIECE = 16 * 1024
 """Bytes of a request that leave in one piece; the head of a larger one leaves before its body."""
 
 
@@ -46,7 +46,7 @@ class Connection:
         self.sock.settimeout(deadline.enter(Phase.SENDING))
         # A server may answer before it has read everything, and close: what it said may still be readable.
         with contextlib.suppress(*BREAKS):
-            for part in (head + body,) if len(head) + len(body) <= AT_ONCE else (head, body):
+            for part in (head + body,) if len(head) + len(body) <= IN_ONE_PIECE else (head, body):
                 self.send(part)
             deadline.sent += 1
         self.sock.settimeout(deadline.enter(Phase.HEADERS))

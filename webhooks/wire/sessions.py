@@ -59,11 +59,11 @@ class Sessions:
     def keep(self, connection: Connection) -> None:
         """Keep the session of a new connection that has been answered: TLS 1.3 brings it after the handshake."""
         sock = connection.sock
-        if isinstance(sock, ssl.SSLSocket) and not sock.session_reused and not self._was_refused(connection.key):
+        if isinstance(sock, ssl.SSLSocket) and not sock.session_reused and not self._has_refused(connection.key):
             with contextlib.suppress(Exception):  # no answer is lost over this
                 self._put(connection.key, _resumable(sock, connection, self._longest_s))
 
-    def _was_refused(self, key: Key) -> bool:
+    def _has_refused(self, key: Key) -> bool:
         with self._lock:
             last = self._last.get(key)
             return last is not None and last.session is None and time.monotonic() < last.until

@@ -6,12 +6,13 @@
 -- @include common
 
 local breaker = read_breaker()
+local changes = { release = false }
 
 for number = 2, #ARGV do
   redis.call('ZREM', SLOTS, ARGV[number])
   if ARGV[number] == breaker.probe then
-    remember({ probe = false })
+    changes.probe = false
   end
 end
-remember({ release = false })
+remember(breaker, changes)
 return {}

@@ -3,9 +3,11 @@
 -- Returns nothing
 -- @include common
 
-remember({
+local breaker = read_breaker()
+
+remember(breaker, {
   state = 'working',
-  epoch = next_epoch(read_breaker()),
+  epoch = next_epoch(breaker),
   pause = false,
   ends = false,
   probe = false,

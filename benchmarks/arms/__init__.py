@@ -1,0 +1,1 @@
+"""The arms: each function is one round of one, and returns its rows."""
