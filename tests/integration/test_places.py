@@ -17,7 +17,7 @@ from kombu.transport import redis
 from tests import courier
 from tests.merchant import Merchant, Reply, Stall
 from tests.system import System
-from webhooks import app, deliver
+from webhooks import app, deliver, parts
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES, SLOW
 from webhooks.celery.channel import Channel
@@ -162,7 +162,7 @@ def _ids(taken: list[Any]) -> list[str]:
 
 
 def test_both_ranks_have_their_turns(system: System, taking: Taking) -> None:
-    """Neither waits for more than one message of the other, whether they are taken one by one or together."""
+    """Neither waits for more than one message of the other."""
     _publish("first-1", "first-2", "first-3")
     _publish("may-wait-1", "may-wait-2", "may-wait-3", priority=3)
     taking.consume(1, DELIVERIES)
@@ -171,11 +171,31 @@ def test_both_ranks_have_their_turns(system: System, taking: Taking) -> None:
             message.ack()
     alternating = _ids(taking.taken)
     assert [each.rpartition("-")[0] for each in alternating] == ["first", "may-wait"] * 3
-    _publish(*(f"more-{number}" for number in range(3)))
-    _publish(*(f"late-{number}" for number in range(3)), priority=3)
-    taking.channel.basic_qos(0, 6, False)
-    together = _ids(taking.turn())
-    assert [each.rpartition("-")[0] for each in together] == ["more", "late"] * 3
+
+
+def test_what_may_wait_gets_a_small_part_while_first_tries_come(system: System, taking: Taking) -> None:
+    """Two at once, beside those whose merchants are waited for; when no first try comes any more, as many as there are.
+
+    What is taken together with a first try are first tries.
+    """
+    _publish("first-1", "first-2")
+    _publish(*(f"may-wait-{number}" for number in range(8)), priority=3)
+    taking.consume(20, DELIVERIES)
+    assert _ids(taking.turn()) == ["first-1", "first-2"]
+    assert [_ids(taking.turn()) for _ in range(2)] == [["may-wait-0"], ["may-wait-1"]]
+    places = taking.channel.qos
+    assert (places.first_tries_come, places.has_room_for_what_may_wait()) == (True, False)
+    with parts.waits().one():
+        assert places.has_room_for_what_may_wait()
+        assert _ids(taking.turn()) == ["may-wait-2"]
+    assert not places.has_room_for_what_may_wait()
+    taking.taken[-1].ack()
+    assert not places.has_room_for_what_may_wait()
+    taking.taken[-2].ack()
+    assert _ids(taking.turn()) == ["may-wait-3"]
+    places._first_try_s = float("-inf")  # as if the last one had come long ago
+    assert len(taking.turn()) == 4
+    assert system.redis().llen(f"{DELIVERIES}\x06\x163") == 0
 
 
 def test_no_more_are_taken_than_there_are_places(system: System, taking: Taking) -> None:
