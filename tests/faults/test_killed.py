@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kombu.connection import Connection
 
+from tests import courier
 from tests.gate.script import widen_only
 from tests.merchant import Reply
 from tests.system import System
 from webhooks import deliver, parts
-from webhooks.celery.app import DELIVERIES
 from webhooks.model import Outcome, State
 
 PAID = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -43,7 +43,7 @@ def test_waiting_retries_of_a_killed_worker_arrive_once(system: System, retries:
     for number in range(retries):
         deliver.delay({**PAID, "id": f"evt-{number}"})
     system.wait_until(lambda: _waiting(system) == retries, "all retries wait")
-    system.wait_until(lambda: not system.redis().llen(DELIVERIES), "the worker holds them")
+    system.wait_until(lambda: not courier.waiting(system.redis()), "the worker holds them")
     worker.stop(Signals.SIGKILL)
     system.stage.worker("another")
     system.wait_for_count(State.DELIVERED, retries, timeout=30)
@@ -51,7 +51,7 @@ def test_waiting_retries_of_a_killed_worker_arrive_once(system: System, retries:
     redis = system.redis()
     assert redis.hlen("unacked") >= retries  # the old copies are still with the broker
     system.wait_until(
-        lambda: _restored(system.servers.redis.url) and not redis.hlen("unacked") and not redis.llen(DELIVERIES),
+        lambda: _restored(system.servers.redis.url) and not redis.hlen("unacked") and not courier.waiting(redis),
         "the old copies have been restored and dropped",
     )
     assert set(Counter(request.webhook_id for request in merchant.requests).values()) == {2}
