@@ -12,8 +12,9 @@ from cryptography.fernet import Fernet
 
 import celeryconfig
 from webhooks import delivery
+from webhooks.accepting import bursts
 from webhooks.celery import app as celery_app
-from webhooks.celery import broker, consuming, countdowns, pool
+from webhooks.celery import broker, consuming, countdowns, places, pool
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
 from webhooks.ledger import audit, database, sweeping, taken
@@ -135,6 +136,12 @@ SAID = {
         one(timedelta(seconds=1), outage.PAUSE, "A second of rest between two tries"),
         f"read at most {MAX_BODY // 1024} KiB of what comes",
         f"at or past {OURS.max_age.days} days is not taken",
+        one(timedelta(seconds=1), SendingRules().body_time, "After the verdict a body has a second"),
+        one(timedelta(hours=1), SendingRules().session_time, "for an hour from that check on"),
+        f"up to {SendingRules().idle_connections:,}, and a quarter of the descriptors",
+        f"each for up to {s(SendingRules().idle_time)} s, since load balancers",
+        f"More than {bursts.MOST_AT_ONCE} events in one call",
+        f"a process works on {spelled(places._BESIDE_FIRST_TRIES)} deliveries at once that may wait",
     ],
 }
 

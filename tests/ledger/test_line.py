@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet, MultiFernet
@@ -17,6 +18,7 @@ from tests.ledger.line import Line
 from webhooks.accepting import reading
 from webhooks.demo.stage import wait_until
 from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
+from webhooks.ledger import statements
 from webhooks.ledger.connecting import is_alive
 from webhooks.ledger.database import Database
 from webhooks.model import Delivery, Ladder, Message, Outcome, State
@@ -114,6 +116,26 @@ def test_a_claim_whose_answer_was_lost_knows_itself(books: Books, line: Line) ->
     assert line.lost.is_set()
     assert (delivery.number, books.row().attempts) == (1, 1)
     assert not isinstance(books.ledger.claim(message), Delivery)
+
+
+def test_a_claim_that_was_lost_and_ends_later_knows_itself(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked for while it is under way, and ends before the second claim is through: it is this worker's."""
+    books.register()
+    message = books.accept()
+    run, under_way = Database.rows, list[Any]()
+
+    def lose(self: Database, statement: Any, values: Any = None, **how: Any) -> Any:
+        if statement is statements.CLAIM and not under_way:
+            under_way.append(values)
+            raise AnswerLost("the ledger cannot be used: gone")
+        found = run(self, statement, values, **how)
+        if statement is statements.CLAIMED and under_way[0]:
+            under_way[0] = run(self, statements.CLAIM, under_way[0]) and None
+        return found
+
+    monkeypatch.setattr(Database, "rows", lose)
+    assert books.claim(message).number == 1
+    assert under_way == [None]
 
 
 def test_a_finish_whose_answer_was_lost_knows_itself(books: Books, line: Line) -> None:

@@ -98,7 +98,7 @@ class Counting:
         self._app = app
         self._taken = taken
         self._pause_s = pause.total_seconds()
-        self._comingnote_s = float("-inf")
+        self._next_note_s = float("-inf")
         self._soon = soon or ThreadPoolExecutor(1, "takings").submit
         self._noting = False
 
@@ -119,9 +119,9 @@ class Counting:
     def took(self, queue: str, queued_at: datetime) -> None:
         """Note it in a thread of its own, unless one was noted a moment ago or the ledger has yet to take the last."""
         now_s = time.monotonic()
-        if self._noting or now_s < self._comingnote_s:
+        if self._noting or now_s < self._next_note_s:
             return
-        self._noting, self._comingnote_s = True, now_s + self._pause_s
+        self._noting, self._next_note_s = True, now_s + self._pause_s
         self._soon(lambda: self._note(queue, queued_at))
 
     def _note(self, queue: str, queued_at: datetime) -> None:

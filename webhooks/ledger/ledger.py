@@ -74,14 +74,22 @@ class Ledger(Recording):
         return self._opened(claimed[0]) if claimed else self._why_not(message)
 
     def _claimed(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        """Claim once; where the answer was lost, the claim knows itself by its name."""
+        """Claim once; where the answer was lost, the claim knows itself by its name.
+
+        The lost statement may be under way yet: then the second claim waits for it, finds nothing, and it is done.
+        """
         try:
             return self._claims.rows(values)
         except AnswerLost:
-            named = {name: values[name] for name in ("the_id", "the_claim")}
-            return self.database.rows(statements.CLAIMED, named, repeatable=True) or self.database.rows(
-                statements.CLAIM, values
+            return (
+                self._claimed_before(values)
+                or self.database.rows(statements.CLAIM, values)
+                or self._claimed_before(values)
             )
+
+    def _claimed_before(self, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        named = {name: values[name] for name in ("the_id", "the_claim")}
+        return self.database.rows(statements.CLAIMED, named, repeatable=True)
 
     def _opened(self, row: Row[Any]) -> Delivery:
         values = row._asdict()
