@@ -67,7 +67,11 @@ def breakers_are_of_merchants() -> None:
 def lanes_are_all_alike() -> None:
     """An endpoint's own lane is not asked for."""
     call = Gate._call
-    Gate._call = lambda self, endpoint_id, _limits, *args: call(self, endpoint_id, NO_LIMITS, *args)  # type: ignore[method-assign]
+
+    def call_without_lane(self: Gate, endpoint_id: str, limits: Limits, *args: str) -> tuple[Any, ...]:
+        return call(self, endpoint_id, replace(limits, lane=None), *args)
+
+    Gate._call = call_without_lane  # type: ignore[method-assign]
 
 
 def rates_are_forgotten() -> None:
