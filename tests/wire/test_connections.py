@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.merchant import Close, Drip, Merchant, Reply, Request, Reset, Stall, TestCA
-from tests.wire.conftest import MakeSender
+from tests.wire.conftest import DEADLINE, MakeSender
 from webhooks.model import Answer, Silence
+from webhooks.wire.deadline import Deadline
 from webhooks.wire.sender import Sender
 
 OK = Answer(200, excerpt="ok")
@@ -88,6 +89,25 @@ def test_anything_else_is_an_honest_failed_attempt(
     outcomes = [hasty.post(merchant.url(), HEADERS, b"{}") for _ in range(min(len(replies), 2))]
     assert outcomes[-1] == Silence(cause, resent=posts == 3)
     assert len(merchant.requests) == posts
+
+
+def test_a_kept_connection_that_we_cut_at_the_deadline_was_not_closed_under_us(
+    merchant: Merchant, make_sender: MakeSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watchdog may be before the socket's own timeout: there is no time to ask for names in, and none is asked."""
+    remaining = Deadline.remaining
+    monkeypatch.setattr(Deadline, "remaining", lambda self: remaining(self) + 1)
+    asked: list[str] = []
+
+    def resolve(host: str) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    sender = make_sender(deadline=DEADLINE, resolve=resolve)
+    merchant.answers(200, Reply.raw(Stall()))
+    outcomes = [sender.post(merchant.url(), HEADERS, b"{}") for _ in range(2)]
+    assert outcomes == [OK, Silence("timeout: headers")]
+    assert asked == ["localhost"]
 
 
 GOODBYES = [408, 421, 425]

@@ -50,8 +50,9 @@ class GuardedAdapter:
             try:
                 return self._exchange(kept, head, body, deadline, reused=True)
             except Unanswered:
-                # It was closed under us while idle. Nothing came back, so once more, on a fresh connection.
-                pass
+                # It was closed under us while idle: nothing came back, so once more, on a fresh connection. Or we have
+                # closed it, at the deadline, and this raises what that is.
+                deadline.remaining()
             except Stale as stale:
                 # The same, from a server that says goodbye. It is an answer, so something of the request was read.
                 deadline.stale_status = stale.status
