@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +19,8 @@ from webhooks.accepting import reading
 from webhooks.demo.stage import wait_until
 from webhooks.errors import AnswerLost, EventConflict, LedgerBusy, LedgerFault, LedgerUnavailable, SettingsError
 from webhooks.ledger import statements
-from webhooks.ledger.connecting import is_alive
 from webhooks.ledger.database import Database
+from webhooks.ledger.pooling import kept_beside
 from webhooks.model import Delivery, Ladder, Message, Outcome, State
 from webhooks.observing.facts import Fact
 from webhooks.observing.observers import Observers
@@ -49,6 +49,17 @@ def books(line: Line, told: list[Fact]) -> Iterator[Books]:
     database = Database(line.url, connections=4, patience=timedelta(seconds=10), observers=observers)
     yield Books(database, MultiFernet([Fernet(Fernet.generate_key())]), timedelta(days=30))
     database.dispose()
+
+
+def alone(database: Database, statement: str) -> Sequence[Any]:
+    """Run a statement by itself."""
+    return database.rows(text(statement))
+
+
+def in_a_transaction(database: Database, statement: str) -> Sequence[Any]:
+    """Run a statement in a transaction."""
+    with database.transaction() as transaction:
+        return transaction.rows(text(statement))
 
 
 def test_an_event_whose_acceptance_was_lost_is_published(books: Books, line: Line) -> None:
@@ -88,13 +99,37 @@ def test_a_machine_without_descriptors_is_a_busy_ledger(books: Books, monkeypatc
     def none_left(_descriptor: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    books.sql("SELECT 1")
+    with books.database.engine.connect() as connection:
+        connection.invalidate()
     monkeypatch.setattr(os, "dup", none_left)
-    with pytest.raises(LedgerBusy, match="no descriptor or thread left"):
-        books.sql("SELECT 1")
+    for _ in ("one that was given up", "a new one"):
+        for ask in (alone, in_a_transaction, alone):
+            with pytest.raises(LedgerBusy, match="no descriptor or thread left"):
+                ask(books.database, "SELECT 1")
+        books.database.engine.dispose()
     monkeypatch.undo()
     assert books.database._places._value == 8
     books.sql("SELECT 1")
+
+
+def test_all_statements_on_a_connection_share_one_watch(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, they take no further descriptor, and pile nothing up with the watchdog."""
+    pid = alone(books.database, "SELECT pg_backend_pid()")
+    monkeypatch.setattr(os, "dup", pytest.fail)
+    for _ in range(100):
+        assert alone(books.database, "SELECT pg_backend_pid()") == pid
+    assert in_a_transaction(books.database, "SELECT pg_backend_pid()") == pid
+    assert len(books.database._watchdog._watched) == 1
+
+
+def test_a_connection_that_is_closed_leaves_no_descriptor(books: Books) -> None:
+    """Neither the watch over it nor the eye on it keeps it open."""
+    with books.database.engine.connect() as connection:
+        kept = kept_beside(connection.connection)
+    books.sql("SELECT 1")
+    assert kept._descriptor.fileno() >= 0
+    books.database.engine.dispose()
+    assert kept._descriptor.fileno() == -1
 
 
 def test_a_forked_process_shares_nothing(books: Books) -> None:
@@ -166,12 +201,12 @@ def test_a_release_whose_answer_was_lost_takes_no_second_batch(books: Books, lin
 def test_a_connection_that_died_while_idle_is_not_used(books: Books, told: list[Fact], database_url: str) -> None:
     """It is found dead before anything is sent over it, so that even what must not run twice goes through."""
     with books.database.engine.connect() as connection:
-        pooled = connection.connection.dbapi_connection
+        kept = kept_beside(connection.connection)
     other = Database(database_url)
     other.rows(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                     "AND pid <> pg_backend_pid()"))  # fmt: skip
     other.dispose()
-    wait_until(lambda: not is_alive(pooled), "the pooled connection has been hung up")
+    wait_until(lambda: not kept.is_alive(), "the pooled connection has been hung up")
     books.database.rows(text("UPDATE deliveries SET turn = turn"))
     assert told == []
 
@@ -205,14 +240,19 @@ def test_waiting_for_a_free_connection_is_bounded_too(books: Books) -> None:
         books.sql("SELECT 1")
 
 
-def test_a_statement_past_its_bound_is_cancelled_and_its_connection_given_up(database_url: str) -> None:
+@pytest.mark.parametrize(("run", "fault"), [(alone, AnswerLost), (in_a_transaction, LedgerUnavailable)])
+def test_a_statement_past_its_bound_is_cancelled_and_its_connection_given_up(
+    database_url: str, run: Callable[[Database, str], object], fault: type[Exception]
+) -> None:
     """Nobody knows what became of it, and the cancellation meets nobody else's statement."""
     database = Database(database_url, connections=1)  # no line of ours: psycopg2 lets no thread run while it cancels
-    pid = text("SELECT pg_backend_pid()")
-    before = database.rows(pid)
-    with database.within(timedelta(seconds=0.2)), pytest.raises(AnswerLost, match="confirmed nothing in time"):
-        database.rows(text("SELECT pg_sleep(60)"))
-    assert database.rows(pid) != before
+    pid = "SELECT pg_backend_pid()"
+    before = alone(database, pid)
+    with database.within(timedelta(seconds=0.2)), pytest.raises(fault, match="confirmed nothing in time"):
+        run(database, "SET LOCAL statement_timeout = 0; SELECT pg_sleep(600)")
+    assert alone(database, pid) != before
+    asleep = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(600)%'"
+    wait_until(lambda: len(alone(database, asleep)) == 1, "the statement has been cancelled")  # this one finds itself
     database.dispose()
 
 
@@ -250,6 +290,18 @@ def test_a_session_that_takes_no_writes_is_given_up(books: Books, database_url: 
     admin.dispose()
     books.accept()
     assert books.row().state == State.PENDING
+
+
+def test_with_one_session_go_all_that_are_as_old(books: Books) -> None:
+    """Where one was lost to a failover, so were the others: no statement has to find out for each of them."""
+    pid = "SELECT pg_backend_pid()"
+    with books.database.transaction() as one:
+        before = {one.rows(text(pid))[0], alone(books.database, pid)[0]}
+    with pytest.raises(AnswerLost):
+        books.sql("SELECT pg_terminate_backend(pg_backend_pid())")
+    with books.database.transaction() as one:
+        after = {one.rows(text(pid))[0], alone(books.database, pid)[0]}
+    assert len(after - before) == 2
 
 
 def test_one_outage_is_told_twice(books: Books, line: Line, told: list[Fact], database_url: str) -> None:

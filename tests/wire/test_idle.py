@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.wire.conftest import MakeSender
+from webhooks.process import watchdog
 from webhooks.process.watchdog import Watchdog
 from webhooks.wire import connection as module
 from webhooks.wire.connection import Connection, IdleConnections, Key
@@ -213,6 +215,65 @@ def test_an_end_that_moves_back_is_kept_to(dog: Watchdog) -> None:
         vigil.begin(time.monotonic() + FAR)
         vigil.begin(time.monotonic() + 0.01)
         assert there.recv(1) == b""
+
+
+def test_what_comes_before_the_cut_has_a_moment(dog: Watchdog) -> None:
+    """It is done once, in a thread of its own; the cut comes although it is not over, and the connection is late."""
+    here, there = socket.socketpair()
+    asked, over = list[threading.Thread](), threading.Event()
+
+    def ask() -> None:
+        asked.append(threading.current_thread())
+        over.wait(60)
+
+    with here, there:
+        vigil = dog.vigil(here, ask)
+        vigil.begin(end := time.monotonic() + 0.01)
+        assert there.recv(1) == b""
+        assert time.monotonic() >= end + watchdog._GRACE_S
+        assert vigil.late
+        over.set()
+        assert len(asked) == 1
+        assert asked[0] is not dog._thread
+
+
+def test_who_rests_in_that_moment_is_not_cut(dog: Watchdog) -> None:
+    """What came first was enough; the connection is late all the same."""
+    here, there = socket.socketpair()
+    other, far = socket.socketpair()
+    with here, there, other, far:
+        vigil, later = dog.vigil(here, lambda: here.sendall(b"x")), dog.vigil(other)
+        vigil.begin(time.monotonic() + 0.01)
+        assert there.recv(1) == b"x"
+        vigil.rest()
+        later.begin(time.monotonic() + 0.6)
+        assert far.recv(1) == b""
+        assert vigil.late
+        here.sendall(b"y")
+        assert there.recv(1) == b"y"
+
+
+def test_without_a_thread_for_what_comes_first_it_is_cut_at_once(
+    dog: Watchdog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever because a machine has no thread left."""
+    here, there = socket.socketpair()
+    other, far = socket.socketpair()
+    with here, there, other, far:
+        warm = dog.vigil(other)
+        warm.begin(time.monotonic())
+        assert far.recv(1) == b""
+
+        def none_left(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", none_left)
+        monkeypatch.setattr(watchdog, "_GRACE_S", FAR)
+        vigil = dog.vigil(here, lambda: pytest.fail("nobody can do it"))
+        vigil.begin(time.monotonic())
+        there.settimeout(10)
+        assert there.recv(1) == b""
+        assert vigil.late
 
 
 def test_watches_that_were_released_do_not_pile_up(dog: Watchdog) -> None:

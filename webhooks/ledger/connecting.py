@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import select
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -96,16 +95,6 @@ def read_url(url: str) -> Way:
         "".join(f"SET LOCAL {name} = '{value}'; " for name, value in limits.items()),
         given.get("host", "").count(",") + 1,
     )
-
-
-def is_alive(connection: Any) -> bool:
-    """Whether a pooled connection is still open, as far as this side knows; costs no round trip.
-
-    What can be read where nothing was asked is the end of the stream, or the server's last words before it.
-    """
-    poller = select.poll()
-    poller.register(connection.fileno(), select.POLLIN)
-    return not poller.poll(0)
 
 
 def condemns(code: str | None) -> bool:

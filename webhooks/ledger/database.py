@@ -12,18 +12,19 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg2
-from sqlalchemy import Connection, Engine, Executable, PoolProxiedConnection, Row, create_engine, event
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from webhooks.errors import AnswerLost, LedgerUnavailable
-from webhooks.ledger.connecting import is_alive, read_url
+from webhooks.ledger.connecting import read_url
 from webhooks.ledger.driver import Driver
 from webhooks.ledger.faults import Starved, Unconfirmed, judge, named, was_refused
+from webhooks.ledger.pooling import Kept, Pool, keep_watch, kept_beside
 from webhooks.observing.facts import LedgerAway, LedgerBack
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import Outage
-from webhooks.process.watchdog import Watch, Watchdog
+from webhooks.process.watchdog import Vigil, Watchdog
 
 _PATIENCE = timedelta(seconds=20)  # longer than the server's own limits: those tell more
 _AGE_S = 300  # seconds that a connection lives: then a name that has moved is looked up again
@@ -73,6 +74,7 @@ class Database:
             creator=lambda: self._way.connect(self._until().left),
             hide_parameters=True,  # bodies and secrets are parameters, and errors are logged (I9)
             isolation_level="AUTOCOMMIT",  # one statement is one transaction is one round trip
+            poolclass=Pool,
             pool_size=connections,
             max_overflow=connections,
             pool_use_lifo=True,
@@ -81,7 +83,7 @@ class Database:
         self._driver = Driver(self._engine.dialect, self._way.limits)
         event.listen(self._engine, "before_cursor_execute", self._limit, retval=True)
         event.listen(self._engine, "handle_error", judge)
-        event.listen(self._engine, "checkout", _refuse_the_dead)
+        keep_watch(self._engine, self._kept)
         # A connection must not be shared by two processes: the child starts with an empty pool.
         os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -154,28 +156,29 @@ class Database:
         until = self._until()
         places = self._place(until)
         try:
-            pooled = self._pooled()
+            pool: Any = self._engine.pool  # a Pool of ours; another one after a fork
+            pooled = self._lent(pool)
             try:
-                return self._run_on(pooled, until, statement, values or {})
+                return self._run_on(pool, pooled, until, statement, values or {})
             finally:
-                pooled.close()
+                pool.take_back(pooled)
         finally:
             places.release()
 
     def _run_on(
-        self, pooled: PoolProxiedConnection, until: _Until, statement: Executable, values: Mapping[str, Any]
+        self, pool: Pool, pooled: Any, until: _Until, statement: Executable, values: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
         """Run a statement on a connection that is cut when the time is over, and given up when it is of no more use."""
-        watch = self._watch(pooled.dbapi_connection, until)
+        watch = self._watch(pooled, until)
         try:
-            rows = self._driver.rows(pooled, statement, values)
+            rows = self._driver.rows(pooled.dbapi_connection, statement, values)
         except psycopg2.Error as error:
             fault = self._driver.fault(error, pooled)
             if watch.late:
                 pooled.invalidate(error)  # the cancellation may still be on its way, and must meet nobody else
                 raise Unconfirmed from fault
             if fault.connection_invalidated:
-                self._engine.pool._invalidate(pooled, error)  # noqa: SLF001 - this one, and all that are as old
+                pool.give_up_all(pooled, error)
             raise fault from error
         except Exception:
             raise
@@ -183,15 +186,15 @@ class Database:
             pooled.invalidate()
             raise
         finally:
-            watch.release()
+            watch.rest()
         if watch.late:
             pooled.invalidate()
             raise Unconfirmed
         return rows
 
-    def _pooled(self) -> PoolProxiedConnection:
+    def _lent(self, pool: Pool) -> Any:
         try:
-            return self._engine.raw_connection()
+            return pool.lend()
         except psycopg2.Error as error:
             raise self._driver.fault(error, None) from error
 
@@ -201,13 +204,22 @@ class Database:
             raise PoolTimeout
         return places
 
-    def _watch(self, driver: Any, until: _Until) -> Watch:
+    def _watch(self, pooled: Any, until: _Until) -> Vigil:
         if until.left <= 0:
             raise PoolTimeout
+        watch = kept_beside(pooled).watch
+        try:
+            watch.begin(until.at)
+        except RuntimeError as error:  # no thread for the watchdog
+            watch.rest()
+            raise Starved from error
+        return watch
+
+    def _kept(self, driver: Any) -> Kept:
         try:
             # A commit that waits for a standby ends by no limit of the server's, and would stay there for ever.
-            return self._watchdog.start(driver, until, first=lambda: self._way.cancel(driver))
-        except (OSError, RuntimeError) as error:
+            return Kept(driver, self._watchdog, lambda: self._way.cancel(driver))
+        except OSError as error:  # no descriptor
             raise Starved from error
 
     @contextmanager
@@ -223,7 +235,7 @@ class Database:
 
     @contextmanager
     def _watched(self, connection: Connection, until: _Until) -> Iterator[None]:
-        watch = self._watch(connection.connection.dbapi_connection, until)
+        watch = self._watch(connection.connection, until)
         try:
             yield
         except SQLAlchemyError as error:
@@ -232,7 +244,7 @@ class Database:
             connection.invalidate()  # the cancellation may still be on its way, and must meet nobody else
             raise Unconfirmed from error
         finally:
-            watch.release()
+            watch.rest()
         if watch.late:
             connection.invalidate()
             raise Unconfirmed
@@ -271,8 +283,3 @@ class Database:
 def unlimited(connection: Connection) -> Connection:
     """Take the limits off a connection, for migrations."""
     return connection.execution_options(limits=False)
-
-
-def _refuse_the_dead(connection: Any, _record: Any, _proxy: Any) -> None:
-    if not is_alive(connection):
-        raise DisconnectionError

@@ -11,9 +11,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg2
-from sqlalchemy import Dialect, Executable, PoolProxiedConnection, Row
+from sqlalchemy import Dialect, Executable, Row
 from sqlalchemy.engine.result import result_tuple
 from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from webhooks.ledger.connecting import condemns
@@ -43,7 +44,7 @@ class Driver:
         finally:
             cursor.close()
 
-    def fault(self, error: psycopg2.Error, pooled: PoolProxiedConnection | None) -> StatementError:
+    def fault(self, error: psycopg2.Error, pooled: ConnectionPoolEntry | None) -> StatementError:
         """Return a driver's error as one of SQLAlchemy's, without statement and values (I9).
 
         `connection_invalidated` says that the session is of no more use. `pooled` is its connection, if there was one.

@@ -40,33 +40,22 @@ _GRACE_S = 0.5  # for the other end to answer to what was tried before the cut
 _FEW = 64  # entries that are not worth looking through
 
 
-class Watch:
-    """A connection under watch, by a descriptor of our own: it outlives wrapping in TLS, and is ours to shut down.
+def descriptor_of(connection: HasDescriptor) -> socket.socket:
+    """Return a descriptor of our own of a connection that a library keeps to itself; to be closed. May raise OSError.
 
-    `late`: its deadline has passed.
+    By the library's own number somebody else's connection could be cut, once that one is closed.
     """
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
-    def __init__(self, connection: HasDescriptor, first: Callable[[], object] | None = None) -> None:
-        self.late = False
-        self._first = first
+
+class Watch:
+    """A connection under watch, by a descriptor of our own: it outlives wrapping in TLS, and is ours to shut down."""
+
+    def __init__(self, connection: HasDescriptor) -> None:
         self._lock = threading.Lock()
-        self._handle: socket.socket | None = socket.socket(fileno=os.dup(connection.fileno()))
+        self._handle: socket.socket | None = descriptor_of(connection)
 
-    def end(self, at: float) -> float | None:
-        """Do what comes first, in a thread of its own, or cut. Returns when there is more to do, after a grace."""
-        self.late = True
-        first, self._first = self._first, None
-        if first is None or self._handle is None:
-            self.cut()
-            return None
-        try:
-            threading.Thread(target=first, name="webhooks-late", daemon=True).start()
-        except RuntimeError:  # no thread is to be had: nobody may wait for ever because of that
-            self.cut()
-            return None
-        return at + _GRACE_S
-
-    def cut(self) -> None:
+    def end(self, _at: float) -> None:
         """Shut the connection down, unless it has been released."""
         with self._lock, contextlib.suppress(OSError):
             if self._handle is not None:
@@ -90,11 +79,16 @@ class Vigil:
 
     It has no descriptor of its own: whoever closes or wraps the socket lets it rest before. And it has one entry with
     the watchdog, which is looked at again when its time has come, instead of one for each exchange.
+
+    Where there is a `first`, it is done at the deadline, once and in a thread of its own, and the cut comes a moment
+    after it. `late`: a deadline has passed, so that the connection is of no more use.
     """
 
-    def __init__(self, watchdog: Watchdog, sock: socket.socket) -> None:
+    def __init__(self, watchdog: Watchdog, sock: socket.socket, first: Callable[[], object] | None = None) -> None:
+        self.late = False
         self._watchdog = watchdog
         self._sock = sock
+        self._first = first
         self._lock = threading.Lock()
         self._until = math.inf  # infinite: at rest
         self._entry = math.inf  # when the watchdog looks at it; infinite: not at all
@@ -115,10 +109,12 @@ class Vigil:
             self._until = math.inf
 
     def end(self, at: float) -> float | None:
-        """Cut if the time has come. Returns when to look at it again."""
+        """Do what comes first, or cut, if the time has come. Returns when to look at it again."""
         with self._lock:
             if at != self._entry:  # the entry of an end that was moved forward
                 return None
+            if self._until <= at and self._tries_first():
+                self._until = at + _GRACE_S
             if at < self._until < math.inf:
                 self._entry = self._until
                 return self._until
@@ -129,6 +125,18 @@ class Vigil:
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
             return None
+
+    def _tries_first(self) -> bool:
+        """Begin with what comes before the cut, if there is such a thing and a thread for it."""
+        self.late = True
+        first, self._first = self._first, None
+        if first is None:
+            return False
+        try:
+            threading.Thread(target=first, name="webhooks-late", daemon=True).start()
+        except RuntimeError:  # no thread is to be had: nobody may wait for ever because of that
+            return False
+        return True
 
     def is_over(self, at: float) -> bool:
         """Whether the entry of this moment says nothing any more; it is taken out then."""
@@ -154,27 +162,25 @@ class Watchdog:
         """Whether its thread does: it ends when it is closed, and does not survive a fork."""
         return self._thread is not None and self._thread.is_alive()
 
-    def vigil(self, sock: socket.socket) -> Vigil:
+    def vigil(self, sock: socket.socket, first: Callable[[], object] | None = None) -> Vigil:
         """Return a watch at rest, for a connection that is used again and again."""
-        return Vigil(self, sock)
+        return Vigil(self, sock, first)
 
     @contextlib.contextmanager
-    def watch(
-        self, connection: HasDescriptor, deadline: Ends, first: Callable[[], object] | None = None
-    ) -> Iterator[Watch]:
-        """Cut this connection if the block is not left by the deadline; where there is a `first`, a moment after it."""
-        watch = self.start(connection, deadline, first)
+    def watch(self, connection: HasDescriptor, deadline: Ends) -> Iterator[Watch]:
+        """Cut this connection if the block is not left by the deadline."""
+        watch = self.start(connection, deadline)
         try:
             yield watch
         finally:
             watch.release()
 
-    def start(self, connection: HasDescriptor, deadline: Ends, first: Callable[[], object] | None = None) -> Watch:
+    def start(self, connection: HasDescriptor, deadline: Ends) -> Watch:
         """Begin a watch, for the caller to release.
 
         OSError or RuntimeError where this machine has no descriptor or thread left for it.
         """
-        watch = Watch(connection, first)
+        watch = Watch(connection)
         try:
             self.add(deadline.at, watch)
         except BaseException:
