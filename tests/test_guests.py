@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 from celery import Celery, current_app
-from celery.signals import worker_init
+from celery.signals import worker_init, worker_ready
 from celery.worker import state as worker_state
 from celery.worker.control import Panel
 
 from webhooks import app
 from webhooks.celery import control as _control  # noqa: F401 - what a worker of ours loads
+from webhooks.celery import starting as _starting  # noqa: F401 - the same
 from webhooks.process.once import once
 
 
-class _TheirWorker:
-    """What Celery's signal is told of a worker of theirs."""
+class _Worker:
+    """What Celery's signals are told of a worker."""
 
-    @property
-    def app(self) -> Celery:
-        """Their application."""
-        return THEIRS
+    def __init__(self, its_app: Celery) -> None:
+        self.app = its_app
 
 
 THEIRS = Celery("theirs", broker="memory://", set_as_current=False)
@@ -46,7 +46,18 @@ def test_a_producers_workers_keep_their_revoke(theirs: bool, revoked: bool) -> N
 def test_a_producers_worker_starts_without_our_ledger() -> None:
     """Where only a producer's worker starts, our settings and tables are not asked for."""
     once.forget_all()
-    worker_init.send(sender=_TheirWorker())
+    worker_init.send(sender=_Worker(THEIRS))
+
+
+@pytest.mark.parametrize("its_app", [THEIRS, app], ids=["theirs", "ours"])
+def test_what_a_worker_of_ours_starts_with_is_not_looked_through_again(its_app: Celery) -> None:
+    """By the garbage collector, for which all threads stand still; of a producer's worker it is their business."""
+    gc.unfreeze()
+    try:
+        worker_ready.send(sender=_Worker(its_app))
+        assert (gc.get_freeze_count() > 1000) is (its_app is app)
+    finally:
+        gc.unfreeze()
 
 
 def test_a_command_loads_nothing_that_only_a_worker_needs() -> None:

@@ -189,6 +189,7 @@ def test_several_endpoints_cost_no_more_statements(three: System, monkeypatch: p
     with counting(three, monkeypatch) as counted:
         deliver.delay(PAID)
     assert (counted.statements, counted.transactions, counted.commands["lpush"]) == (1, 0, 1)
+    three.sql("UPDATE endpoints SET lane = 100")
     many = [{**PAID, "id": f"many-{number:03}"} for number in range(100)]
     with counting(three, monkeypatch) as counted:
         deliver.many(many)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from tests.ledger.test_schema import start_over
 from tests.system import System
 from webhooks import EventConflict, deliver
 from webhooks.accepting import reading
+from webhooks.accepting.bursts import MOST_AT_ONCE
 from webhooks.accepting.reading import Event
 from webhooks.errors import LedgerOutdated
 from webhooks.ledger import recording, routing
@@ -25,7 +29,7 @@ MOST = timedelta(minutes=3)
 _ENDPOINTS = """
 INSERT INTO endpoints (id, merchant_id, url, secret, types, lane, rate, removed_at) VALUES
 ('plain', 'plain', 'https://plain.example/', 's', NULL, NULL, NULL, NULL),
-('several', 'several', 'https://several.example/', 's', NULL, 3, NULL, NULL),
+('several', 'several', 'https://several.example/', 's', NULL, 4, NULL, NULL),
 ('ep_all', 'several', 'https://several.example/', 's', NULL, NULL, 2.5, NULL),
 ('ep_payments', 'several', 'https://several.example/', 's', '{payment.*,refund.completed}', 7, 1, NULL),
 ('ep_kyc', 'several', 'https://several.example/', 's', '{kyc.status_changed}', NULL, NULL, NULL),
@@ -62,6 +66,56 @@ def test_alone_or_among_many(books: Books, wait: timedelta, queued: bool) -> Non
     assert rows == _as_stand(books.sql(_ROWS))
     assert len(rows) > len(events)
     assert {row["unmatched"] for row in rows} == {True, False}
+
+
+_NARROW = """
+INSERT INTO endpoints (id, merchant_id, url, secret, lane, paused_at, removed_at) VALUES
+('plain', 'plain', 'https://plain.example/', 's', NULL, NULL, NULL),
+('narrow', 'narrow', 'https://narrow.example/', 's', 2, NULL, NULL),
+('ep_wide', 'narrow', 'https://wide.example/', 's', 1000, NULL, NULL),
+('paused', 'paused', 'https://paused.example/', 's', 3, now(), NULL),
+('left', 'left', NULL, NULL, NULL, NULL, now())
+"""
+
+_HELD = """
+SELECT endpoint_id, held_for, count(*) AS number, min(event_id) AS first, max(queued_at) AS queued_at FROM deliveries
+GROUP BY endpoint_id, held_for ORDER BY endpoint_id, held_for NULLS FIRST
+"""
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_of_many_no_more_than_a_lane_takes_go_at_once(books: Books, queued: bool) -> None:
+    """The rest of a statement's events is held, for what it would have been held for, and has no message."""
+    books.sql(_NARROW)
+    merchants = ("plain", "narrow", "paused", "left")
+    events = [event_of(f"evt-{number:02}", name, _TYPES[0]) for number in range(30) for name in merchants]
+    events = [replace(event, id=f"{event.id}-{event.merchant_id}") for event in events]
+    messages = books.ledger.record_many(sorted(events, key=attrgetter("id")), queued=queued)
+    most = {"plain": MOST_AT_ONCE, "narrow": 2, "ep_wide": 30, "paused": 3, "left": MOST_AT_ONCE}
+    going, held = {}, {}
+    for row in books.sql(_HELD):
+        assert (row.queued_at is not None) == (queued and row.held_for is None)
+        if row.held_for is None:
+            going[row.endpoint_id] = row.number
+        else:
+            held[row.endpoint_id] = (row.held_for, row.number, int(row.first.split("-")[1]))
+    assert going == most == Counter(message.endpoint_id for message in messages)
+    assert held == {
+        "plain": ("lane", 10, 20),
+        "narrow": ("lane", 28, 2),
+        "paused": ("operator", 27, 3),
+        "left": ("address", 10, 20),
+    }
+
+
+def test_what_is_held_when_it_is_recorded_is_released_in_its_turn(books: Books) -> None:
+    """The oldest first, like whatever else is held; and it is known when it comes again."""
+    books.sql(_NARROW)
+    events = [event_of(f"evt-{number:02}", "narrow", _TYPES[0]) for number in range(6)]
+    assert len(books.ledger.record_many(events)) == 2 + 6
+    assert books.ledger.record_many(events) == []
+    taken = books.backlog.release({"narrow": 3})["narrow"]
+    assert [(message.id, message.turn) for message in taken] == [("evt-02", 1), ("evt-03", 1), ("evt-04", 1)]
 
 
 def _as_taken(messages: Any) -> list[tuple[Any, ...]]:

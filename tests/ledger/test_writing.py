@@ -18,7 +18,7 @@ def test_a_claim_writes_no_entry_into_an_index(books: Books) -> None:
     """Every claim is an update within its row's page (HOT), also of more deliveries than the pages have room for."""
     books.register()
     events = [{"id": f"evt-{n}", "type": "refund.completed", "merchant_id": "acme"} for n in range(_MANY)]
-    messages = books.ledger.record_many([reading.read(event) for event in events])
+    messages = [message for event in events for message in books.ledger.record(reading.read(event))]
     books.sql("SELECT pg_stat_reset_single_table_counters('deliveries'::regclass)")
     for message in messages:
         books.claim(message)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from webhooks.accepting.bursts import MOST_AT_ONCE
 from webhooks.accepting.reading import Event
 from webhooks.errors import AnswerLost, EventConflict, LedgerUnavailable
 from webhooks.ledger import routing
@@ -38,8 +39,8 @@ class Recording:
         """Accept events of different ids, all or none, in one statement; their first attempts are due after `wait`.
 
         `queued` says that the caller publishes the messages right away. Returns these, one for each endpoint that wants
-        an event; none for an event that was accepted before. Raises EventConflict when an id stands for another body,
-        and LedgerUnavailable.
+        an event; none for an event that was accepted before, nor for what is held at once because it is more than fits
+        into its endpoint's lane. Raises EventConflict when an id stands for another body, and LedgerUnavailable.
         """
         with self.database.within(self._patience):
             rows = self._recorded(events, self._terms(wait, queued=queued))
@@ -109,6 +110,7 @@ def _values_of_all(events: Sequence[Event]) -> dict[str, Any]:
         "the_types": [event.type for event in events],
         "the_money": [event.money for event in events],
         "the_bodies": [event.body for event in events],
+        "the_most": MOST_AT_ONCE,
     }
 
 

@@ -15,6 +15,9 @@ _WANTED = """(endpoints.types IS NULL OR EXISTS (
 # A caller's transaction may have begun long ago: the statement's time counts. Events come as one array a column, so
 # that one statement takes one event or hundreds. Which endpoints want one is said here, in the same round trip; a
 # merchant without any has it held for its address. An id that is known changes nothing, see CONFLICTS.
+#
+# What is more than an endpoint's lane would take is held from the beginning: as a message it would come to nothing but
+# being held, at the cost of a worker's time for each.
 RECORD = text(f"""
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:the_ids AS text[]), CAST(:the_merchant_ids AS text[]), CAST(:the_types AS text[]),
@@ -22,7 +25,8 @@ WITH given AS MATERIALIZED (
         AS given (id, merchant_id, type, money, body, body_sha256)
 ), ways AS MATERIALIZED (
     SELECT given.id AS event_id, coalesce(endpoints.id, given.merchant_id) AS endpoint_id, endpoints.lane,
-        endpoints.rate, {_WANTED} AS wanted
+        endpoints.rate, {_WANTED} AS wanted, CASE WHEN endpoints.url IS NULL THEN 'address'
+        WHEN endpoints.paused_at IS NOT NULL THEN 'operator' ELSE 'lane' END AS held_for
     FROM given LEFT JOIN endpoints ON endpoints.merchant_id = given.merchant_id AND endpoints.removed_at IS NULL
 ), accepted AS (
     INSERT INTO events (id, merchant_id, type, money, body, body_sha256, accepted_at, unmatched)
@@ -31,19 +35,25 @@ WITH given AS MATERIALIZED (
     FROM given
     ON CONFLICT (id) DO NOTHING
     RETURNING id, merchant_id, type, money, accepted_at
-), begun AS (
-    INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, due_at, sweep_at, queued_at,
-        accepted_at, expires_at)
-    SELECT CASE WHEN endpoint_id = merchant_id THEN id ELSE id || '~' || endpoint_id END, id, merchant_id, endpoint_id,
-        type, money, accepted_at + CAST(:the_wait AS interval),
-        accepted_at + CAST(:the_wait AS interval) + CAST(:the_recover_after AS interval),
-        CASE WHEN :the_queued THEN accepted_at END, accepted_at, accepted_at + CAST(:the_max_age AS interval)
+), going AS MATERIALIZED (
+    SELECT accepted.*, endpoint_id, lane, rate,
+        CASE WHEN row_number() OVER (PARTITION BY endpoint_id ORDER BY id) > coalesce(lane, :the_most)
+            THEN held_for END AS held_for
     FROM accepted JOIN ways ON event_id = id AND wanted
+), begun AS (
+    INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, held_for, due_at, sweep_at,
+        queued_at, accepted_at, expires_at)
+    SELECT CASE WHEN endpoint_id = merchant_id THEN id ELSE id || '~' || endpoint_id END, id, merchant_id, endpoint_id,
+        type, money, CASE WHEN held_for IS NULL THEN 'pending' ELSE 'held' END, held_for,
+        accepted_at + CAST(:the_wait AS interval), CASE WHEN held_for IS NULL
+            THEN accepted_at + CAST(:the_wait AS interval) + CAST(:the_recover_after AS interval) END,
+        CASE WHEN held_for IS NULL AND :the_queued THEN accepted_at END, accepted_at,
+        accepted_at + CAST(:the_max_age AS interval)
+    FROM going
     ON CONFLICT (id) DO NOTHING
 )
-SELECT accepted.id AS event_id, accepted.merchant_id, ways.endpoint_id, accepted.type, accepted.accepted_at, ways.lane,
-    ways.rate
-FROM accepted LEFT JOIN ways ON event_id = id AND wanted
+SELECT accepted.id AS event_id, accepted.merchant_id, endpoint_id, accepted.type, accepted.accepted_at, lane, rate
+FROM accepted LEFT JOIN going ON going.id = accepted.id AND held_for IS NULL
 """)  # noqa: S608 - all of it is written here
 
 # The same of one event, by a function of which every session keeps the plan: making it takes longer than all the rest.
