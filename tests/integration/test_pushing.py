@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import weakref
 from dataclasses import replace
@@ -88,7 +89,7 @@ def test_whoever_is_interrupted_leaves_no_answer_behind(system: System, monkeypa
 
 
 def test_a_forked_process_has_another(system: System) -> None:
-    """Two processes on one would read each other's answers."""
+    """Two processes on one would read each other's answers. Its messages say that they come from it, too."""
     redis = system.redis()
     messages.publish(MESSAGE, NOW)
     before = connected(redis)
@@ -104,4 +105,8 @@ def test_a_forked_process_has_another(system: System) -> None:
     assert connected(redis) == before + 1
     messages.publish(MESSAGE, NOW)
     assert connected(redis) == before + 1  # the parent's is as it was
-    assert redis.llen(DELIVERIES) == 5
+    origins = [json.loads(each)["headers"]["origin"] for each in redis.lrange(DELIVERIES, 0, -1)]
+    assert {each.partition("@")[0]: origins.count(each) for each in origins} == {
+        f"gen{os.getpid()}": 2,
+        f"gen{child}": 3,
+    }

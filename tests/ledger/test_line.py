@@ -240,6 +240,18 @@ def test_waiting_for_a_free_connection_is_bounded_too(books: Books) -> None:
         books.sql("SELECT 1")
 
 
+def test_the_tighter_of_two_bounds_counts(books: Books) -> None:
+    """Whichever was set first, and no longer than its block."""
+    second, hour = timedelta(seconds=1), timedelta(hours=1)
+    database = books.database
+    for outer, inner in ((second, hour), (hour, second)):
+        with database.within(outer):
+            with database.within(inner):
+                assert database.left <= second
+            assert (database.left <= second) is (outer == second)
+    assert second < database.left < hour
+
+
 @pytest.mark.parametrize(("run", "fault"), [(alone, AnswerLost), (in_a_transaction, LedgerUnavailable)])
 def test_a_statement_past_its_bound_is_cancelled_and_its_connection_given_up(
     database_url: str, run: Callable[[Database, str], object], fault: type[Exception]

@@ -37,6 +37,7 @@ MAX_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _MAX_EXPONENT = 400  # past any float; a Decimal of 1E+999999 would be a megabyte of zeros
 _PLAIN = frozenset({str, int, bool, NoneType})  # of these very types JSON writes as they are
+_TEXTS = frozenset({str})
 
 _in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -161,9 +162,10 @@ def _in_plain_words(fields: Mapping[Any, Any]) -> bytes | None:
 
     The bytes are those that the walk leads to, which also says of what is refused where it stands.
     """
-    if not (_PLAIN.issuperset(map(type, fields.values())) and all(type(key) is str for key in fields)):
+    kinds = set(map(type, fields.values()))
+    if not (kinds <= _PLAIN and _TEXTS.issuperset(map(type, fields))):
         return None
-    if any(type(value) is int and value.bit_length() > _MAX_INTEGER_BITS for value in fields.values()):
+    if int in kinds and any(type(value) is int and value.bit_length() > _MAX_INTEGER_BITS for value in fields.values()):
         return None
     try:
         return _in_json(fields).encode()

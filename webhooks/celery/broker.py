@@ -47,9 +47,11 @@ def push(app: Celery, ways: Mapping[tuple[str, int], Sequence[str]]) -> None:
     """
     with channel_to(app) as channel:
         line = _line_of(channel)
-        commands = [("LPUSH", _list_of(channel, way), *texts) for way, texts in ways.items()]
-        line.send_packed_command(line.pack_commands(commands))
-        for _ in commands:
+        packed: list[bytes] = []
+        for way, texts in ways.items():
+            packed += line.pack_command("LPUSH", _list_of(channel, way), *texts)
+        line.send_packed_command(packed)
+        for _ in ways:
             line.read_response()  # after a failure the channel goes, and all its connections with it
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -37,6 +37,22 @@ class _Until:
     @property
     def left(self) -> float:
         return self.at - time.monotonic()
+
+
+class _Within:
+    """A bound on what one thread asks in the block; a tighter one that is there stays."""
+
+    def __init__(self, of_thread: threading.local, until: _Until) -> None:
+        self._of_thread = of_thread
+        self._until = until
+
+    def __enter__(self) -> None:
+        self._before = before = getattr(self._of_thread, "until", None)
+        if before is None or self._until.at < before.at:
+            self._of_thread.until = self._until
+
+    def __exit__(self, *_: object) -> None:
+        self._of_thread.until = self._before
 
 
 class Transaction:
@@ -101,7 +117,7 @@ class Database:
         themselves. Where the connection breaks under one that is not, AnswerLost is raised: it may have been done.
         Raises LedgerUnavailable when the ledger cannot be used now, and LedgerFault when it refuses for good.
         """
-        with self.within(self.left), self._named():
+        with _Within(self._of_thread, self._until()), self._named():
             try:
                 return self._run(statement, values)
             except DBAPIError as error:
@@ -118,7 +134,7 @@ class Database:
         """
         ending = False
         with (
-            self.within(self.left),
+            _Within(self._of_thread, self._until()),
             self._named(lambda: ending),
             self._connected() as connection,
         ):
@@ -128,16 +144,9 @@ class Database:
                 ending = True
                 begun.commit()
 
-    @contextmanager
-    def within(self, limit: timedelta) -> Iterator[None]:
+    def within(self, limit: timedelta) -> AbstractContextManager[None]:
         """Bound everything that this thread asks in the block, connecting and repeating included."""
-        before = getattr(self._of_thread, "until", None)
-        at = time.monotonic() + limit.total_seconds()
-        self._of_thread.until = _Until(min(at, before.at) if before else at)
-        try:
-            yield
-        finally:
-            self._of_thread.until = before
+        return _Within(self._of_thread, _Until(time.monotonic() + limit.total_seconds()))
 
     @property
     def left(self) -> timedelta:
