@@ -26,10 +26,15 @@ LISTS = (DELIVERIES, SLOW, f"{DELIVERIES}\x06\x163", f"{SLOW}\x06\x163")
 
 @pytest.fixture(autouse=True)
 def _usual() -> Iterator[None]:
-    """Whatever a test sets, the next one finds the usual again."""
-    envelopes.are_ours.cache_clear()
+    """Whatever a test sets, the next one finds the usual again: Celery, too, keeps what it has read of its settings."""
+    _forget()
     yield
+    _forget()
+
+
+def _forget() -> None:
     envelopes.are_ours.cache_clear()
+    app.amqp.__dict__.pop("send_task_message", None)
 
 
 @contextmanager

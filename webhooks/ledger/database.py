@@ -20,7 +20,7 @@ from webhooks.errors import AnswerLost, LedgerUnavailable
 from webhooks.ledger.connecting import read_url
 from webhooks.ledger.driver import Driver
 from webhooks.ledger.faults import Starved, Unconfirmed, judge, named, was_refused
-from webhooks.ledger.pooling import Kept, Pool, keep_watch, kept_beside
+from webhooks.ledger.pooling import ConnectionPool, Kept, keep_watch, kept_beside
 from webhooks.observing.facts import LedgerAway, LedgerBack
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.outage import Outage
@@ -90,7 +90,7 @@ class Database:
             creator=lambda: self._way.connect(self._until().left),
             hide_parameters=True,  # bodies and secrets are parameters, and errors are logged (I9)
             isolation_level="AUTOCOMMIT",  # one statement is one transaction is one round trip
-            poolclass=Pool,
+            poolclass=ConnectionPool,
             pool_size=connections,
             max_overflow=connections,
             pool_use_lifo=True,
@@ -165,7 +165,7 @@ class Database:
         until = self._until()
         places = self._place(until)
         try:
-            pool: Any = self._engine.pool  # a Pool of ours; another one after a fork
+            pool: Any = self._engine.pool  # a ConnectionPool; another one after a fork
             pooled = self._lent(pool)
             try:
                 return self._run_on(pool, pooled, until, statement, values or {})
@@ -175,7 +175,7 @@ class Database:
             places.release()
 
     def _run_on(
-        self, pool: Pool, pooled: Any, until: _Until, statement: Executable, values: Mapping[str, Any]
+        self, pool: ConnectionPool, pooled: Any, until: _Until, statement: Executable, values: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
         """Run a statement on a connection that is cut when the time is over, and given up when it is of no more use."""
         watch = self._watch(pooled, until)
@@ -201,7 +201,7 @@ class Database:
             raise Unconfirmed
         return rows
 
-    def _lent(self, pool: Pool) -> Any:
+    def _lent(self, pool: ConnectionPool) -> Any:
         try:
             return pool.lend()
         except psycopg2.Error as error:

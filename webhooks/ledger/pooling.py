@@ -41,7 +41,7 @@ class Kept:
         self._descriptor.close()
 
 
-class Pool(QueuePool):
+class ConnectionPool(QueuePool):
     """SQLAlchemy's pool, of which a connection can also be had bare."""
 
     def lend(self) -> Any:
