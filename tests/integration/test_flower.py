@@ -64,8 +64,13 @@ def test_one_line_for_each_delivery(system: System) -> None:
         assert identity.keys() == {"id", "merchant_id", "type"}
         assert identity["id"] == task_id
         assert "4000CANARY" not in json.dumps(task)
+    assert re.fullmatch(r"delivered 200 in [\d.]+ m?s, attempt 3", tasks["retried"]["result"])
+    assert re.fullmatch(r"rejected: 404 after [\d.]+ m?s, attempt 1", tasks["refused"]["result"])
+    assert tasks["held"]["result"] == "held for address"
     assert "rejected" in tasks["refused"]["exception"]
     assert "held for address" in tasks["held"]["exception"]
+    assert (tasks["retried"]["exception"], tasks["retried"]["retries"]) == (None, 2)  # nothing of its first two
+    assert {task["traceback"] for task in tasks.values()} == {None}
     # docs/operations.md says so: it answers to anybody, and tells of nobody.
     metrics = get(port, "/metrics", login=None)
     assert 'task="webhooks.deliver"' in metrics

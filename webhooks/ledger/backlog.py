@@ -139,4 +139,5 @@ def _message(row: Row[Any]) -> Message:
         queued_at=row.queued_at,
         limits=_limits(row),
         may_wait=True,
+        retries=row.attempts,
     )

@@ -38,7 +38,7 @@ MOST = the("most", Integer)
 
 # What a message of the sweep's says.
 MESSAGE = (
-    *deliveries.c["id", "merchant_id", "type", "turn", "queued_at"],
+    *deliveries.c["id", "merchant_id", "type", "turn", "queued_at", "attempts"],
     *(
         select(each).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label(each.name)
         for each in LIMITS
