@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 from celery.app.control import Control as CeleryControl
 from celery.signals import task_received, worker_ready
@@ -24,6 +24,8 @@ from webhooks.model import Operator
 from webhooks.observing.surroundings import RevokeRefused
 from webhooks.operating import breakers, terminal
 
+_NOT_REVOKED = "deliveries are not revoked; use: webhooks delivery cancel ID --why …"
+
 
 class Control(CeleryControl):  # type: ignore[misc]
     """Remote control that says who asks: workers cannot know, and the audit wants a name."""
@@ -33,6 +35,12 @@ class Control(CeleryControl):  # type: ignore[misc]
         if command == "reset_breaker":
             arguments = {"who": terminal.operator().name, **(arguments or {})}
         return super().broadcast(command, arguments, **options)
+
+    def revoke(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what workers would refuse: Flower and `AsyncResult.revoke()` wait for no answer of theirs."""
+        raise NotPossible(_NOT_REVOKED)
+
+    revoke_by_stamped_headers = revoke
 
 
 def _answered(command: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -109,7 +117,7 @@ def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:
         if state.app is not app:
             return original(state, *arguments, **options)
         parts.observers().tell(RevokeRefused())
-        return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
+        return {"error": _NOT_REVOKED}
 
     return command
 
