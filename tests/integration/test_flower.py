@@ -104,9 +104,7 @@ def test_flower_remembers_and_revokes_nothing(system: System) -> None:
     def shown() -> dict[str, Any]:
         return {task_id: task["state"] for task_id, task in ask(port, "/api/tasks").items()}
 
-    with Stage(
-        system.folder, settings
-    ) as itself:  # which writes down what it knows as its interpreter ends
+    with Stage(system.folder, settings) as itself:  # which writes down what it knows as its interpreter ends
         itself.flower(port, LOGIN, *kept, "--read-only=false")
         deliver.delay({**EVENT, "id": "delivered"})
         deliver.delay({**EVENT, "id": "held", "merchant_id": "newcomer"})

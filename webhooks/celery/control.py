@@ -1,4 +1,4 @@
-"""Remote control: `celery -A webhooks inspect breaker M`, `inspect consuming`, `control reset_breaker M`.
+"""Remote control of one breaker or worker: `celery -A webhooks inspect breaker M`, `control reset_breaker M`.
 
 M is a merchant, which stands for its default endpoint, or the id of another endpoint.
 """
@@ -64,7 +64,7 @@ def breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     """Show a breaker: state, window counts, pause, since when, who probes, how many are held. Or name an endpoint."""
     found = breakers.show(merchant_id)
     shown = {"merchant_id": found.merchant_id, **asdict(found.breaker), "held": found.held}
-    return {name: _plain(value) for name, value in shown.items()}
+    return {name: plain(value) for name, value in shown.items()}
 
 
 @inspect_command()  # type: ignore[untyped-decorator]
@@ -128,7 +128,7 @@ for _name in ("revoke", "terminate", "revoke_by_stamped_headers"):
     Panel.data[_name] = _refused_here(Panel.data[_name])
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Write moments as text and durations as seconds: control replies are JSON."""
     if isinstance(value, datetime):
         return value.isoformat()
