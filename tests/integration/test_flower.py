@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.command import done
 from tests.system import System
 from webhooks import deliver
 from webhooks.demo.embedded import free_port
@@ -127,3 +128,42 @@ def revoke(port: int, task_id: str) -> tuple[int, str]:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=5)
     return refused.value.code, refused.value.read().decode()
+
+
+def test_what_ends_by_hand_or_by_age_is_seen_as_ended(system: System) -> None:
+    """Cancelled, of a removed endpoint, expired: FAILURE with its reason. A replay has begun again."""
+    system.merchant("acme").answers(404)
+    system.merchant("gone")
+    port = free_port()
+    system.stage.flower(port, LOGIN)
+    system.start()
+    deliver.delay({**EVENT, "id": "replayed", "type": "kyc.status_changed"})
+    system.wait_for_state(State.FAILED, "replayed")
+    done("merchant", "pause", "acme")
+    done("merchant", "pause", "gone")
+    for delivery_id in ("cancelled", "expired"):
+        deliver.delay({**EVENT, "id": delivery_id})
+    deliver.delay({**EVENT, "id": "removed", "merchant_id": "gone"})
+    waiting = ("cancelled", "expired", "removed")
+    system.wait_for_state(State.HELD, *waiting)
+    states = {"replayed": "FAILURE"} | dict.fromkeys(waiting, "RETRY")
+    shown: dict[str, Any] = {}
+
+    def shows(expected: dict[str, str]) -> bool:
+        shown.update(ask(port, "/api/tasks"))
+        return {task_id: task["state"] for task_id, task in shown.items()} == expected
+
+    system.wait_until(lambda: shows(states), f"Flower shows {states}")
+    done("delivery", "cancel", "cancelled", "--why", "a test")
+    done("endpoint", "remove", "gone", "--yes", "--why", "a test")
+    done("delivery", "replay", "replayed", "--why", "a test")
+    system.sql("UPDATE deliveries SET expires_at = now() WHERE id = 'expired'")
+    states = {"replayed": "RETRY"} | dict.fromkeys(waiting, "FAILURE")
+    system.wait_until(lambda: shows(states), f"Flower shows {states}")
+    assert {task_id: task["result"] for task_id, task in shown.items()} == {
+        "replayed": "held for replay: it is sent again",
+        "cancelled": "cancelled",
+        "removed": "cancelled",
+        "expired": "expired",
+    }
+    assert {task["worker"].partition("@")[0] for task in shown.values()} == {"worker"}  # a command looks like none

@@ -17,8 +17,8 @@ from celery.signals import task_received, worker_ready
 from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
-from webhooks.celery import messages
-from webhooks.celery.app import app
+from webhooks.celery import messages, watchers
+from webhooks.celery.app import SWEEP, app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.model import Operator
 from webhooks.observing.surroundings import RevokeRefused
@@ -107,6 +107,14 @@ def reset_breaker(_state: Any, merchant_id: str, who: str = "somebody") -> dict[
     """Close a breaker; what it holds is released at once, paced. However many workers hear it: once."""
     faster = breakers.reset_once(Operator(who, "by celery control"), merchant_id).faster
     return {"ok": f"breaker of {merchant_id} " + ("reset" if faster is None else f"was just reset, by {faster}")}
+
+
+@control_command(name=watchers.COMMAND)  # type: ignore[untyped-decorator]
+def _tell_ended(state: Any, **told: Any) -> None:
+    """Tell Flower what became of deliveries by hand, where this worker sweeps; `webhooks` asks for it."""
+    consumer = state.consumer.task_consumer
+    if state.app is app and consumer and any(queue.name == SWEEP for queue in consumer.queues):
+        watchers.tell(told["delivery_ids"][: watchers.TOGETHER], told["ending"], told["words"])
 
 
 def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:

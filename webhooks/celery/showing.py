@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.states import FAILURE, IGNORED, RETRY, SUCCESS
+from celery.states import IGNORED
 from celery.worker.request import Request as CeleryRequest
 
-from webhooks.celery import endings
-from webhooks.celery.endings import Ending
-
-_EVENTS = {SUCCESS: "task-succeeded", RETRY: "task-retried", FAILURE: "task-failed"}
-
-
-def event_of(ending: Ending) -> tuple[str, dict[str, Any]]:
-    """Return the event that tells an ending. What Flower still knows of the task's earlier ones goes."""
-    exception = None if ending.state == SUCCESS else ending.words
-    return _EVENTS[ending.state], {"result": ending.words, "exception": exception, "traceback": None}
+from webhooks.celery import endings, watchers
 
 
 class Request(CeleryRequest):  # type: ignore[misc]
@@ -28,7 +19,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
             ending = endings.read(fields["result"])
             if ending is None or ending.state == IGNORED:
                 return
-            type, told = event_of(ending)  # noqa: A001
+            type, told = watchers.event_of(ending.state, ending.words)  # noqa: A001
             fields |= told
         elif "exception" in fields:  # of an event by name, or a mistake of ours
             fields["result"] = fields["exception"]

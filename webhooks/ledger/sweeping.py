@@ -123,7 +123,7 @@ BURY = (
         select(*_BURIED.c["id", "attempts", "sending_since"], literal(Outcome.UNKNOWN.value)),
     )
     .on_conflict_do_nothing()
-    .returning(attempts.c.number)
+    .returning(attempts.c.delivery_id)
     .add_cte(ends_claim_of(_DEAD), _FREED_OF_NOTHING)
 )
 
