@@ -155,7 +155,7 @@ def test_procfile_runs_what_there_is() -> None:
     assert f"--queues {SWEEP} " in lines["sweep"]
     from webhooks.demo.stage import FLOWER  # noqa: PLC0415
 
-    for option in FLOWER:
+    for option in (*FLOWER, "--persistent", "--state-save-interval=60000"):
         for command in (lines["flower"], compose()["services"]["flower"]["command"]):
             assert option in command.replace("=${FLOWER_READ_ONLY:-true}", "").split()
     # A password among the arguments could be read by everybody on the host.

@@ -75,7 +75,7 @@ def test_who_sweeps(system: System) -> None:
 
     def has_swept() -> object:
         answer.update(asked("sweep"))
-        return answer["by"] and "done" in (answer["here"] or {})
+        return answer["last_done"] and "done" in (answer["here"] or {})
 
     system.wait_until(has_swept, "this worker has swept")
     assert answer["by"].startswith(f"{gethostname()}:{os.getpid()}:")
