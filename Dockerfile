@@ -7,7 +7,8 @@ RUN python -m venv /opt/webhooks \
  && /opt/webhooks/bin/pip install --no-cache-dir --constraint constraints.txt '.[all]'
 
 FROM python:3.13-slim
-RUN useradd --system --create-home --home-dir /srv/webhooks webhooks
+RUN useradd --system --create-home --home-dir /srv/webhooks webhooks \
+ && install --directory --owner webhooks /srv/webhooks/flower
 COPY --from=build /opt/webhooks /opt/webhooks
 COPY celeryconfig.py /srv/webhooks/
 ENV PATH=/opt/webhooks/bin:$PATH PYTHONUNBUFFERED=1 WEBHOOKS_CELERY_CONFIG=celeryconfig

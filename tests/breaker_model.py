@@ -55,7 +55,7 @@ class BreakerModel:
                 return Held(why)
             return self._lease(now, delivery) if slow or not self._is_slow(now) else Slow(self._keep(now, 1)[0])
         if self._probe_due(now, slot) > now:
-            return Held(HeldFor.BREAKER)
+            return Held(HeldFor.BREAKER, moment(self.pause_ends) if self.state is BreakerState.PAUSED else None)
         if self._is_slow(now) and not slow:
             return Slow(self._offer_probe(now))
         self.state, self.offered_until = BreakerState.PROBING, 0

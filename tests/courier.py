@@ -13,11 +13,11 @@ from webhooks import parts
 from webhooks.accepting import reading
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVERIES
-from webhooks.delivery import Moved, SetAside
+from webhooks.delivery import Made, Moved, SetAside
 from webhooks.ledger.tables import deliveries
 from webhooks.model import Message
 from webhooks.parts import courier
-from webhooks.policy.decisions import Decision
+from webhooks.policy.decisions import Decision, Failed
 
 
 def accept(event: object) -> Message:
@@ -33,8 +33,13 @@ def accept_all(event: object) -> dict[str, Message]:
 
 
 def attempt(message: Message) -> Decision | SetAside | Moved:
-    """Make the attempt that a message asks for."""
-    return courier().attempt(message)
+    """Make the attempt that a message asks for, and return what follows from it."""
+    return followed(courier().attempt(message))
+
+
+def followed(result: Made | Failed | SetAside | Moved) -> Decision | SetAside | Moved:
+    """Return what follows from an attempt, without the attempt."""
+    return result.decision if isinstance(result, Made) else result
 
 
 def attempt_again(message: Message) -> Decision | SetAside | Moved:

@@ -117,7 +117,11 @@ def typed(connection: object, error: webhooks.InvalidEvent) -> None:
 
 def test_celerys_command_knows_our_remote_control(system: System) -> None:
     """Also the one that asks: Celery refuses there what it does not know."""
-    for kind, names in {"inspect": ("breaker MERCHANT", "consuming"), "control": ("reset_breaker MERCHANT",)}.items():
+    ours = {
+        "inspect": ("breaker MERCHANT", "consuming", "held [N]", "overdue [N]", "sweep"),
+        "control": ("reset_breaker MERCHANT",),
+    }
+    for kind, names in ours.items():
         listed = new_process(
             "from celery.bin.celery import main; main()", "-A", "webhooks", kind, "--list", **system.environment
         )

@@ -68,7 +68,9 @@ def test_compose_describes_the_whole_system() -> None:
     assert all("healthcheck" in service for name, service in services.items() if name != "migrate")
     for name in ("worker", "sweep", "beat", "flower"):
         assert set(services[name]["depends_on"]) == {"redis", "postgres", "migrate"}
-    volumes = {volume.partition(":")[0] for name in ("redis", "postgres") for volume in services[name]["volumes"]}
+    volumes = {
+        volume.partition(":")[0] for name in ("redis", "postgres", "flower") for volume in services[name]["volumes"]
+    }
     assert volumes == set(compose()["volumes"])
 
 
@@ -151,6 +153,11 @@ def test_procfile_runs_what_there_is() -> None:
     assert f"--queues {DELIVERIES} " in lines["worker"]
     assert f"--queues {SLOW} " in lines["slow"]
     assert f"--queues {SWEEP} " in lines["sweep"]
+    from webhooks.demo.stage import FLOWER  # noqa: PLC0415
+
+    for option in (*FLOWER, "--persistent", "--state-save-interval=60000"):
+        for command in (lines["flower"], compose()["services"]["flower"]["command"]):
+            assert option in command.replace("=${FLOWER_READ_ONLY:-true}", "").split()
     # A password among the arguments could be read by everybody on the host.
     assert lines["flower"].startswith("FLOWER_BASIC_AUTH=")
 

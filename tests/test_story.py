@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.clock import START
 from tests.fakes.ledger import SECRET
 from tests.fakes.stage import Stage
-from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED, Moved, SetAside
+from webhooks.delivery import SENT_TWICE, SENT_TWICE_ANSWERED, Made, Moved, SetAside
 from webhooks.errors import LedgerBusy, LedgerFault, LedgerUnavailable, LocalFault
 from webhooks.gate.values import Admitted, MayProbe
 from webhooks.model import (
@@ -66,7 +66,7 @@ def test_delivered(stage: Stage) -> None:
 def test_held_by_the_breaker(stage: Stage) -> None:
     """Nothing is claimed, sent or spent: a row that nobody touches."""
     stage.open_breaker()
-    assert stage.attempt() == SetAside(HeldFor.BREAKER)
+    assert stage.attempt() == SetAside(HeldFor.BREAKER, until=stage.gate.show("acme").until)
     assert (stage.row.state, stage.row.held_for, stage.row.number) == (State.HELD, HeldFor.BREAKER, 0)
     assert (stage.sender.posts, stage.told) == ([], [DeliveryHeld(*NAMES, HeldFor.BREAKER)])
 
@@ -168,7 +168,7 @@ def test_held_by_the_ledger(stage: Stage, why: HeldFor) -> None:
 def test_its_endpoint_was_removed(stage: Stage) -> None:
     """It ends as cancelled, without an attempt, and the place is given back."""
     stage.ledger.removed.add("acme")
-    assert stage.attempt() == SetAside(None)
+    assert stage.attempt() == Failed(Reason.CANCELLED)
     assert (stage.row.state, stage.row.reason, stage.row.number) == (State.FAILED, Reason.CANCELLED, 0)
     assert (stage.in_flight, stage.gate.reported, stage.sender.posts) == (0, [Effect.NOTHING], [])
     assert stage.told == [Finished(*NAMES, State.FAILED, Reason.CANCELLED)]
@@ -300,7 +300,7 @@ def test_a_retry_that_is_near_counts_down_in_the_broker(stage: Stage) -> None:
     assert isinstance(decision, RetryAt)
     assert (decision.ladder, decision.due_at - START > timedelta(seconds=4)) == (Ladder.FAST, True)
     ((message, wait),) = stage.publisher.queue
-    assert (message.id, message.turn, message.slot) == ("evt-1", stage.row.turn, None)
+    assert (message.id, message.turn, message.slot, message.retries) == ("evt-1", stage.row.turn, None, 1)
     assert stage.clock.now + wait >= decision.due_at == stage.row.due_at
     assert (stage.row.queued, stage.row.spent.fast_spent, stage.gate.reported) == (True, 1, [Effect.FAILURE])
     assert stage.names_told() == ["delivery.attempted"]
@@ -333,6 +333,17 @@ def test_a_retry_that_the_broker_does_not_take_waits_in_the_ledger(stage: Stage)
     stage.publisher.away = True
     assert isinstance(stage.attempt(), RetryAt)
     assert stage.row.queued is False
+
+
+def test_what_follows_comes_with_the_attempt(stage: Stage) -> None:
+    """Which one it was, what it came to and how long it took: whoever asked for it may tell."""
+    stage.sender.answers(503)
+    stage.sender.meanwhile = lambda: stage.clock.advance(timedelta(seconds=3))
+    made = stage.courier.attempt(stage.message)
+    assert isinstance(made, Made)
+    assert made.attempt == stage.row.attempts[1]
+    assert (made.attempt.number, made.attempt.status, made.attempt.duration) == (1, 503, timedelta(seconds=3))
+    assert made.decision == RetryAt(stage.row.due_at, Ladder.FAST)
 
 
 def test_failed() -> None:

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 
 from webhooks.errors import LedgerBusy, LedgerUnavailable, LocalFault
 from webhooks.gate.values import Admitted, Busy, Held, Report, Slow
-from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Refusal, Silence, Unclaimed, Written
+from webhooks.model import Answer, Attempt, Delivery, HeldFor, Message, Reason, Refusal, Silence, Unclaimed, Written
 from webhooks.observing import facts
 from webhooks.observing.observers import Observers
 from webhooks.policy.answers import meaning
 from webhooks.policy.breaker import Effect, effect_of
-from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, RetryAt, decide
+from webhooks.policy.decisions import AFTER_OUR_FAULT, Budgets, Decision, Delivered, Failed, RetryAt, decide
 from webhooks.policy.ladders import Ladders
 from webhooks.ports import Gate, Ledger, Publisher, Release, Sender, Stopping
 from webhooks.process.clocks import Clock, LedgerClock, WallClock
@@ -32,10 +32,22 @@ _LONGEST_LEDGER_WAIT = 2.0  # seconds between tries to write down an answer
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """The attempt was made, and this follows from it."""
+
+    attempt: Attempt
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
-    """Nothing follows: the delivery is held for something, or (None) the message was stale or the attempt too late."""
+    """Nothing follows: the delivery is held for something, or (None) the message was stale or the attempt too late.
+
+    `until` is when the breaker's pause ends, where that is what it is held for.
+    """
 
     held_for: HeldFor | None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +73,11 @@ class Courier:
     observers: Observers
     time: Clock = time
 
-    def attempt(self, message: Message) -> Decision | SetAside | Moved:
-        """Make one attempt of the delivery that `message` names, and return what follows from it.
+    def attempt(self, message: Message) -> Made | Failed | SetAside | Moved:
+        """Make one attempt of the delivery that `message` names, and return it with what follows.
 
-        Raises Unavailable for a fault of ours before the POST: nothing is spent, and it is tried again (I10).
+        Failed where the delivery has ended without one: its endpoint is gone. Raises Unavailable for a fault of ours
+        before the POST: nothing is spent, and it is tried again (I10).
         """
         admitted_by = self.time.monotonic() + self.slowest_claim.total_seconds()
         admission = self.gate.admit(message.endpoint_id, message.id, message.slot, message.limits, slow=message.slow)
@@ -89,7 +102,8 @@ class Courier:
         if retry and written is Written.IN_TIME:
             self._reschedule(delivery, retry, clock.earliest())
         # Too late, and nothing follows: somebody else has the delivery, or it has ended.
-        return decision if written is Written.IN_TIME or isinstance(decision, Delivered) else SetAside(None)
+        counts = written is Written.IN_TIME or isinstance(decision, Delivered)
+        return Made(attempt, decision) if counts else SetAside(None)
 
     def _turned_away(self, message: Message, admission: Held | Busy | Slow) -> SetAside | Moved:
         """Hold what the gate holds: a row that nobody touches, and no message; what is slow goes where the slow go."""
@@ -99,16 +113,16 @@ class Courier:
         if isinstance(admission, Busy):
             self.ledger.unqueue(message.id, message.turn)  # where a lost report left its lease, the sweep asks again
             return SetAside(None)
-        aside = self._hold(message, admission.why)
+        aside = self._hold(message, admission.why, admission.until)
         if aside.held_for is None and not self.ledger.is_recorded(message.id):
             self.strangers.met(message.id)
         return aside
 
-    def _hold(self, message: Message, held_for: HeldFor) -> SetAside:
+    def _hold(self, message: Message, held_for: HeldFor, until: datetime | None = None) -> SetAside:
         if not self.ledger.hold(message, held_for):
             return SetAside(None)
         self.observers.tell(facts.DeliveryHeld.of(message, held_for))
-        return SetAside(held_for)
+        return SetAside(held_for, until)
 
     def _load(self, message: Message, admission: Admitted) -> Delivery | Unclaimed:
         try:
@@ -127,7 +141,7 @@ class Courier:
         self.gate.report(delivery.endpoint_id, admission, Effect.NOTHING, delivery.limits)
         self.ledger.hand_back(delivery.id, delivery.turn, wait)
 
-    def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside:
+    def _left_alone(self, message: Message, admission: Admitted, why: Unclaimed) -> SetAside | Failed:
         self.gate.report(message.endpoint_id, admission, Effect.NOTHING, message.limits)
         match why:
             case Unclaimed.NO_ADDRESS:
@@ -135,9 +149,10 @@ class Courier:
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
             case Unclaimed.REMOVED:
-                if self.ledger.end_removed(message):
-                    self.observers.tell(facts.Finished.cancelled(message))
-                return SetAside(None)
+                if not self.ledger.end_removed(message):
+                    return SetAside(None)
+                self.observers.tell(facts.Finished.cancelled(message))
+                return Failed(Reason.CANCELLED)
             case Unclaimed.UNKNOWN:
                 self.strangers.met(message.id)
                 return SetAside(None)
@@ -212,6 +227,7 @@ class Courier:
             queued_at=now,
             limits=delivery.limits,
             may_wait=True,
+            retries=delivery.number,
         )
         self.publisher.publish(message, max(retry.due_at - now, timedelta()))
 

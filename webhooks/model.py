@@ -124,7 +124,7 @@ class Message:
     `turn` tells a stale message from a live one. `queued_at` is when it was published, by the ledger's clock. `slot` is
     the gate's permission to pass although the endpoint's other deliveries are held: the message carries a probe or a
     release. `limits` are the endpoint's own. `slow`: it travels in the queue of the slow endpoints. `may_wait`: first
-    tries of others go before it.
+    tries of others go before it. `retries` counts the attempts before, for people to see.
     """
 
     id: str
@@ -136,6 +136,7 @@ class Message:
     limits: Limits = NO_LIMITS
     slow: bool = False
     may_wait: bool = False
+    retries: int = 0
 
     @property
     def endpoint_id(self) -> str:

@@ -18,6 +18,7 @@ from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.delays import Delays
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pruning import Pruning
@@ -28,6 +29,7 @@ from webhooks.ledger.taken import Taken
 from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views
 from webhooks.model import Answer, Operator, Refusal, Silence
+from webhooks.observing.latest import Latest
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
 from webhooks.process.strangers import Strangers
@@ -70,6 +72,18 @@ def endpoints() -> Endpoints:
 def views() -> Views:
     """Return the ledger as operators see it."""
     return Views(database())
+
+
+@once
+def latest_sweeps() -> Latest:
+    """Return what this process's sweep did last."""
+    return Latest()
+
+
+@once
+def delays() -> Delays:
+    """Return what tells what waits, and since when."""
+    return Delays(database())
 
 
 @once

@@ -9,7 +9,7 @@ from typing import Any
 
 from webhooks.accepting.accepting import Accepting
 from webhooks.accepting.bursts import Bursts
-from webhooks.celery import messages
+from webhooks.celery import messages, watchers
 from webhooks.ledger import guest
 from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
@@ -23,7 +23,7 @@ from webhooks.settings import get_settings
 @once
 def observers() -> Observers:
     """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.write])
+    return Observers([log.write, watchers.hear])
 
 
 @once

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,8 +20,9 @@ from webhooks.errors import LedgerFault
 from webhooks.gate.resilient import ResilientGate
 from webhooks.ledger.backlog import Backlog, Due, HeldEndpoints
 from webhooks.ledger.leases import Lease, Term
-from webhooks.model import Message
+from webhooks.model import Message, Reason
 from webhooks.observing.facts import Swept
+from webhooks.observing.many import EndedApart, WaitingAgain
 from webhooks.observing.observers import Observers
 from webhooks.publishing import Publisher
 from webhooks.release import Release
@@ -123,21 +124,36 @@ class Sweep:
                 refused.append(fault)
                 return otherwise
 
-        expired = step(self.backlog.expire, 0)
+        expired = step(self._expire, 0)
         buried = step(self._bury, 0) if term.asked else 0
         published = step(lambda: self._publish_due(term, span), 0)
         ended = probes = released = 0
         for page in self._pages(span, step):
-            ended += step(partial(self.backlog.end_removed, page.removed), 0) if page.removed else 0
+            ended += step(partial(self._end_removed, page.removed), 0) if page.removed else 0
             let_go = step(partial(self._ask_for, page, term), (0, 0))
             probes, released = probes + let_go[0], released + let_go[1]
         for fault in refused:
             raise fault  # so that this tick does not count as done
         return Swept(expired, buried, published, probes, released, ended)
 
+    def _expire(self) -> int:
+        return self._tell_ended(self.backlog.expire(), Reason.EXPIRED)
+
+    def _end_removed(self, endpoint_ids: Sequence[str]) -> int:
+        return self._tell_ended(self.backlog.end_removed(endpoint_ids), Reason.CANCELLED)
+
+    def _tell_ended(self, delivery_ids: Sequence[str], reason: Reason) -> int:
+        if delivery_ids:
+            self.observers.tell(EndedApart(tuple(delivery_ids), reason))
+        return len(delivery_ids)
+
     def _bury(self) -> int:
         self.backlog.suspect()
-        return self.backlog.bury()
+        buried = self.backlog.bury()
+        if buried:
+            why = "its worker died: nobody knows the outcome, and it is tried again"
+            self.observers.tell(WaitingAgain(tuple(buried), why))
+        return len(buried)
 
     def _publish_due(self, term: Term, span: _Span) -> int:
         """Publish what is due and has no live message, no more than the queue has room for."""

@@ -62,7 +62,7 @@ class RealLedgerBench:
         silent = "UPDATE claims SET ends_at = now() WHERE delivery_id = :id"
         for look in (self._books.backlog.suspect, self._books.backlog.bury):
             self._books.sql(silent, id=delivery_id)
-            assert look() == 1
+            assert look() in (1, [delivery_id])
 
     def replay(self, delivery_id: str = "evt-1") -> None:
         """Send it again."""

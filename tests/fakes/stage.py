@@ -10,7 +10,7 @@ from tests.fakes.gate import FakeGate
 from tests.fakes.ledger import FakeLedger, Row
 from tests.fakes.publisher import FakePublisher, FakeRelease
 from tests.fakes.sender import FakeSender
-from webhooks.delivery import Courier, Moved, SetAside
+from webhooks.delivery import Courier, Made, Moved, SetAside
 from webhooks.gate.values import Admitted
 from webhooks.model import Message
 from webhooks.observing.facts import Fact
@@ -71,8 +71,9 @@ class Stage:
         return [fact.name for fact in self.told]
 
     def attempt(self, message: Message | None = None, **changed: object) -> Decision | SetAside | Moved:
-        """Make the attempt that a message asks for, the one at hand unless it is another."""
-        return replace(self.courier, **changed).attempt(message or self.message)  # type: ignore[arg-type]
+        """Make the attempt that a message asks for, the one at hand unless it is another; return what follows."""
+        result = replace(self.courier, **changed).attempt(message or self.message)  # type: ignore[arg-type]
+        return result.decision if isinstance(result, Made) else result
 
     def open_breaker(self) -> None:
         """Let five other attempts fail."""

@@ -97,7 +97,9 @@ def test_while_it_is_open_everything_is_held(gate: Gate, clock: Clock) -> None:
     attempts(gate, Effect.FAILURE, 5)
     clock.advance(timedelta(minutes=1))
 
-    assert gate.admit(MERCHANT, "fresh") == Held(_HELD)
+    held = gate.admit(MERCHANT, "fresh")
+    assert isinstance(held, Held)
+    assert (held.why, held.until) == (_HELD, clock.now + timedelta(minutes=4))
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
     assert gate.show(MERCHANT) == Breaker(
         MERCHANT,
@@ -188,7 +190,9 @@ def test_a_probe_whose_owner_is_silent_is_given_up(gate: Gate, clock: Clock) -> 
     assert gate.show(MERCHANT).probe == "first"
     clock.advance(BreakerRules().lease - _INSTANT)
     assert gate.offer([MERCHANT]) == {MERCHANT: Wait()}
-    assert gate.admit(MERCHANT, "second") == Held(_HELD)
+    held = gate.admit(MERCHANT, "second")
+    assert isinstance(held, Held)
+    assert (held.why, held.until) == (_HELD, None)  # nobody knows until when: the probe decides
 
     clock.advance(_INSTANT)
     second = admitted(gate, "second")

@@ -25,7 +25,6 @@ from webhooks.policy.decisions import Delivered, RetryAt
 from webhooks.settings import get_settings
 
 PAID = {"type": "payment.status_changed", "status": "paid"}
-HELD = SetAside(HeldFor.BREAKER)
 OPENERS = BreakerRules().min_attempts
 AN_INSTANT = timedelta(microseconds=1)
 
@@ -64,10 +63,17 @@ def opened(merchant: Merchant, merchant_id: str) -> None:
     merchant.answers(503)
 
 
+def held_now(merchant_id: str) -> SetAside:
+    """Return what becomes of a delivery while the breaker is paused: it is held, and until when is known."""
+    breaker = parts.gate().show(merchant_id)
+    assert breaker.state is BreakerState.PAUSED
+    return SetAside(HeldFor.BREAKER, breaker.until)
+
+
 def held(count: int, merchant_id: str) -> list[Message]:
     """Accept so many deliveries, which an open breaker holds."""
     messages = [courier.accept(event(merchant_id, f"held-{number}")) for number in range(count)]
-    assert [courier.attempt(message) for message in messages] == [HELD] * count
+    assert [courier.attempt(message) for message in messages] == [held_now(merchant_id)] * count
     return messages
 
 
@@ -102,7 +108,7 @@ def test_one_delivery_that_fails_five_times_opens_it(system: System) -> None:
         assert state_of("acme") is BreakerState.WORKING
         assert isinstance(courier.attempt_again(only), RetryAt)
     assert state_of("acme") is BreakerState.PAUSED
-    assert courier.attempt_again(only) == HELD
+    assert courier.attempt_again(only) == held_now("acme")
     assert len(merchant.requests) == OPENERS
     assert system.delivery(only.id)["fast_spent"] == OPENERS
 
@@ -131,7 +137,7 @@ def test_pauses_double_up_to_the_most_and_each_has_one_post(system: System, cloc
         clock.advance(AN_INSTANT)
         message = the_probe(system)
         assert isinstance(courier.attempt(message), RetryAt)
-        assert courier.attempt_again(message) == HELD
+        assert courier.attempt_again(message) == held_now("acme")
     assert len(merchant.requests) == OPENERS + 5
 
 
@@ -162,7 +168,7 @@ def test_no_delivery_burns_its_attempts_as_the_eternal_probe(system: System, clo
         clock.advance(timedelta(minutes=30))
         message = the_probe(system)
         courier.attempt(message)
-        assert courier.attempt_again(message) == HELD
+        assert courier.attempt_again(message) == held_now("acme")
     spent = [row.fast_spent for row in system.sql("SELECT fast_spent FROM deliveries WHERE state = 'held'")]
     assert (len(spent), min(spent), max(spent)) == (8, 2, 3)
 

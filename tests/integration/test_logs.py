@@ -40,3 +40,23 @@ def test_an_attempt_is_one_line_with_its_moment_and_zone(system: System, monkeyp
         assert moment, line
         assert abs(datetime.fromisoformat(moment[1]) - request.at) < timedelta(minutes=5)
     assert "webhooks.sweep" not in worker.log.read_text().partition(" ready.")[2]
+
+
+def test_at_debug_celery_says_how_a_task_ended(system: System) -> None:
+    """What waits is retried and what failed has failed: to Celery a task that returned has succeeded."""
+    system.set(fast_waits="0.1")
+    system.merchant("acme").answers(Reply(500), Reply(200), Reply(404))
+    worker = system.start("-l", "DEBUG")
+    deliver.delay({"id": "evt-retried", "type": "kyc.status_changed", "merchant_id": "acme"})
+    system.wait_for_state(State.DELIVERED, "evt-retried")
+    deliver.delay({"id": "evt-failed", "type": "kyc.status_changed", "merchant_id": "acme"})
+    deliver.delay({"id": "evt-held", "type": "kyc.status_changed", "merchant_id": "nobody"})
+    expected = (
+        r"evt-retried\] retry: 500 after [\d.]+ m?s; attempt 2 in ",
+        r"evt-retried\] succeeded in [\d.e-]+s: SUCCESS delivered 200 in ",
+        r"evt-failed\] failed: rejected: 404 after ",
+        r"evt-held\] retry: held for address$",
+    )
+    system.wait_until(
+        lambda: all(re.search(each, worker.log.read_text(), re.MULTILINE) for each in expected), "all is told"
+    )

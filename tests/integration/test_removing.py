@@ -18,7 +18,7 @@ from webhooks.errors import LedgerUnavailable
 from webhooks.ledger import removal
 from webhooks.model import Changes, HeldFor, Message, Reason, State
 from webhooks.operating import endpoints
-from webhooks.policy.decisions import Delivered, RetryAt
+from webhooks.policy.decisions import Delivered, Failed, RetryAt
 
 URL = "https://acme.example/hook"
 EVENT = {"type": "payment.status_changed", "status": "paid", "merchant_id": "acme"}
@@ -108,7 +108,7 @@ def test_what_is_being_sent_may_finish_and_is_not_tried_again(
     decision = attempt(message)
     assert isinstance(decision, Delivered if status == 200 else RetryAt)
     if status == 503:
-        assert attempt_again(message) == SetAside(None)
+        assert attempt_again(message) == Failed(Reason.CANCELLED)
     assert standing(system, message) == [ends]
     assert len(merchant.requests) == system.delivery(message.id)["attempts"] == 1
 
@@ -120,10 +120,10 @@ def test_a_message_on_its_way_ends_its_delivery(system: System, removed: str) ->
     add("ep_x", merchant.url())
     message, held_later = (accept_all(EVENT)[removed] for _ in range(2))
     parts.endpoints().remove(removed)  # as far as a command comes that is killed then
-    assert attempt(message) == SetAside(None)
+    assert attempt(message) == Failed(Reason.CANCELLED)
     assert standing(system, message) == [CANCELLED]
     pause(parts.gate(), removed)
-    assert attempt(held_later) == SetAside(HeldFor.BREAKER)
+    assert attempt(held_later) == SetAside(HeldFor.BREAKER, parts.gate().show(removed).until)
     assert parts.sweeper().tick().ended == 1
     assert standing(system, held_later) == [CANCELLED]
     assert merchant.requests == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import courier
 from tests.system import System
 from webhooks import deliver, parts
 from webhooks.delivery import SetAside
@@ -66,7 +67,7 @@ def message_of(system: System, delivery_id: str) -> Message:
 def warm_up(system: System) -> None:
     """Have one delivery go all the way, so that connections are open and scripts are known."""
     deliver.delay({**EVENT, "id": "warm"})
-    assert parts.courier().attempt(message_of(system, "warm")) == Delivered()
+    assert courier.attempt(message_of(system, "warm")) == Delivered()
 
 
 def test_accepting_costs_one_statement_and_one_message(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +87,7 @@ def test_an_attempt_costs_two_statements_and_two_questions(system: System, monke
     deliver.delay(EVENT)
     message = message_of(system, "evt-1")
     with counting(system, monkeypatch) as counted:
-        assert parts.courier().attempt(message) == Delivered()
+        assert courier.attempt(message) == Delivered()
     assert counted.statements == 2
     assert counted.commands.get("evalsha") == 2
     assert "lpush" not in counted.commands
@@ -100,7 +101,7 @@ def test_a_retry_costs_one_message_more(system: System, monkeypatch: pytest.Monk
     deliver.delay(EVENT)
     message = message_of(system, "evt-1")
     with counting(system, monkeypatch) as counted:
-        assert isinstance(parts.courier().attempt(message), RetryAt)
+        assert isinstance(courier.attempt(message), RetryAt)
     assert counted.statements == 2
     assert (counted.commands.get("evalsha"), counted.commands.get("lpush")) == (2, 1)
 
@@ -115,6 +116,8 @@ def test_holding_costs_one_question_and_one_statement(system: System, monkeypatc
     deliver.delay(EVENT)
     message = message_of(system, "evt-1")
     with counting(system, monkeypatch) as counted:
-        assert parts.courier().attempt(message) == SetAside(HeldFor.BREAKER)
+        aside = courier.attempt(message)
+    assert isinstance(aside, SetAside)
+    assert (aside.held_for, aside.until) == (HeldFor.BREAKER, parts.gate().show("acme").until)
     assert counted.statements == 1
     assert counted.commands.get("evalsha") == 1

@@ -11,6 +11,7 @@ from tests.integration.test_breaker import pause
 from tests.merchant import Merchant, Reply
 from tests.system import System
 from webhooks import app, deliver, parts
+from webhooks.errors import NotPossible
 from webhooks.model import HeldFor, State
 
 EVENT = {"type": "kyc.status_changed", "status": "approved"}
@@ -109,7 +110,10 @@ def test_a_revoke_is_refused_and_says_what_to_use(system: System, acme: str, cap
     merchant.wait_for(1)
     told = system.run("celery", "-A", "webhooks", "control", "revoke", f"{acme}-1")
     assert "webhooks delivery cancel ID" in told.stdout
-    app.control.revoke(f"{acme}-1", terminate=True)  # as Flower does
+    for revoke in (app.control.revoke, app.control.terminate, app.control.revoke_by_stamped_headers):  # as Flower does
+        with pytest.raises(NotPossible, match="webhooks delivery cancel ID"):
+            revoke(f"{acme}-1")
+    app.control.broadcast("revoke", {"task_id": f"{acme}-1", "terminate": True})  # as another's Celery does
     system.wait_until(lambda: caplog.text.count("a revoke was refused") == 2, "both were refused")
     system.wait_for_state(State.DELIVERED, f"{acme}-1")
     assert len(merchant.requests) == 2

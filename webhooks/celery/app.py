@@ -154,6 +154,6 @@ app = App(
     "webhooks",
     loader=Loader,
     log="webhooks.celery.logs:Logs",
-    include=[f"webhooks.celery.{name}" for name in ("tasks", "chores", "control", "starting")],
+    include=[f"webhooks.celery.{name}" for name in ("tasks", "chores", "control", "inspecting", "starting")],
     set_as_current=False,
 )

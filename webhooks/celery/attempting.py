@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
-from celery.exceptions import Ignore
+from celery.states import RETRY
 
 from webhooks import parts
 from webhooks.celery import by_name, messages
-from webhooks.celery.endings import DeliveryFailed, waiting
-from webhooks.delivery import Moved, SetAside
+from webhooks.celery.endings import Ending, ending_of
 from webhooks.errors import LedgerFault, Unavailable
 from webhooks.model import Message
 from webhooks.observing import facts
-from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 
 
-def work(task: by_name.ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def work(task: by_name.ByName, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ending:
     """Work on a message: one that this package published names a delivery, any other brings an event by name."""
     headers = task.request.headers or {}
     if "turn" not in headers:
         by_name.accept(task, args, kwargs)
     (event,) = args
-    match attempt(messages.read(event, headers)):
-        case Delivered():
-            return
-        case RetryAt(due_at=due_at, ladder=ladder):
-            on = f"on the {ladder} ladder" if ladder else "after a fault of ours"
-            raise waiting(f"{on} until {due_at:%Y-%m-%d %H:%M:%S} UTC")
-        case Failed(reason=reason):
-            raise DeliveryFailed(reason.value)
-        case Moved():
-            raise waiting("in the queue of the slow endpoints")
-        case SetAside(held_for=None):
-            raise Ignore
-        case SetAside(held_for=held_for):
-            raise waiting(f"held for {held_for}")
-        case never:
-            assert_never(never)
+    return attempt(messages.read(event, {**headers, "retries": task.request.retries}))
 
 
-def attempt(message: Message) -> Decision | SetAside | Moved:
+def attempt(message: Message) -> Ending:
     """Make one attempt; a fault of ours ends it, and the sweep sees to the row, which is still due."""
     try:
-        return parts.courier().attempt(message)
+        return ending_of(parts.courier().attempt(message))
     except Unavailable as error:
         parts.observers().tell(facts.Interrupted(message.id, str(error), of_outage=error.told_once))
-        raise waiting(str(error)) from None
+        return Ending(RETRY, str(error))
     except LedgerFault as error:
         parts.observers().tell(facts.Interrupted(message.id, str(error), for_good=True))
-        raise waiting(str(error)) from None
+        return Ending(RETRY, str(error))

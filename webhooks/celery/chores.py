@@ -18,11 +18,19 @@ _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to s
 def sweep() -> None:
     """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
     try:
-        parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
+        swept = parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
-        parts.observers().tell(facts.SweepStopped(str(error), of_outage=error.told_once))
+        _stopped(facts.SweepStopped(str(error), of_outage=error.told_once))
     except LedgerFault as error:
-        parts.observers().tell(facts.SweepStopped(str(error), for_good=True))
+        _stopped(facts.SweepStopped(str(error), for_good=True))
+    else:
+        if swept.took:  # no other was at it
+            parts.latest_sweeps().keep(swept)
+
+
+def _stopped(fact: facts.SweepStopped) -> None:
+    parts.latest_sweeps().keep(fact)
+    parts.observers().tell(fact)
 
 
 @app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]

@@ -7,7 +7,7 @@ import os
 import click
 from click.core import ParameterSource
 
-from webhooks.celery import control as _control  # noqa: F401 - makes `celery inspect breaker` known
+from webhooks.celery import inspecting as _inspecting  # noqa: F401 - makes `celery inspect breaker` and others known
 from webhooks.celery.app import celery_settings
 from webhooks.errors import SettingsError, WebhooksError
 from webhooks.process.ending import end

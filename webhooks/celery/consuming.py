@@ -14,7 +14,7 @@ from celery.worker.consumer import Consumer
 
 from webhooks import parts
 from webhooks.accepting.reading import RefusedEvent
-from webhooks.celery import channel
+from webhooks.celery import channel, watchers
 from webhooks.celery.app import DELIVER
 from webhooks.celery.places import Places
 from webhooks.celery.pool import Lending, Pool
@@ -61,6 +61,7 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
         if not self._eventer:
             return
         self._eventer.buffer_limit = _MOST_EVENTS
+        watchers.send_by(self._eventer.send)
         if before:  # what it had gathered when its connection was lost
             for group, events in before._group_buffer.items():  # noqa: SLF001
                 self._eventer._group_buffer[group].extend(events)  # noqa: SLF001
@@ -79,6 +80,7 @@ class PersistentConsumer(Consumer):  # type: ignore[misc]
     def shutdown(self) -> None:
         """End, once Flower has heard of everything."""
         self._flush_events()
+        watchers.send_by(None)
         super().shutdown()
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:

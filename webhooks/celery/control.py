@@ -1,4 +1,4 @@
-"""Remote control: `celery -A webhooks inspect breaker M`, `inspect consuming`, `control reset_breaker M`.
+"""Remote control of one breaker or worker: `celery -A webhooks inspect breaker M`, `control reset_breaker M`.
 
 M is a merchant, which stands for its default endpoint, or the id of another endpoint.
 """
@@ -10,19 +10,21 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 from celery.app.control import Control as CeleryControl
 from celery.signals import task_received, worker_ready
 from celery.worker.control import Panel, control_command, inspect_command
 
 from webhooks import parts
-from webhooks.celery import messages
-from webhooks.celery.app import app
+from webhooks.celery import messages, watchers
+from webhooks.celery.app import SWEEP, app
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.model import Operator
 from webhooks.observing.surroundings import RevokeRefused
 from webhooks.operating import breakers, terminal
+
+_NOT_REVOKED = "deliveries are not revoked; use: webhooks delivery cancel ID --why …"
 
 
 class Control(CeleryControl):  # type: ignore[misc]
@@ -33,6 +35,12 @@ class Control(CeleryControl):  # type: ignore[misc]
         if command == "reset_breaker":
             arguments = {"who": terminal.operator().name, **(arguments or {})}
         return super().broadcast(command, arguments, **options)
+
+    def revoke(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what workers would refuse: Flower and `AsyncResult.revoke()` wait for no answer of theirs."""
+        raise NotPossible(_NOT_REVOKED)
+
+    revoke_by_stamped_headers = revoke
 
 
 def _answered(command: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -56,7 +64,7 @@ def breaker(_state: Any, merchant_id: str) -> dict[str, Any]:
     """Show a breaker: state, window counts, pause, since when, who probes, how many are held. Or name an endpoint."""
     found = breakers.show(merchant_id)
     shown = {"merchant_id": found.merchant_id, **asdict(found.breaker), "held": found.held}
-    return {name: _plain(value) for name, value in shown.items()}
+    return {name: plain(value) for name, value in shown.items()}
 
 
 @inspect_command()  # type: ignore[untyped-decorator]
@@ -101,6 +109,14 @@ def reset_breaker(_state: Any, merchant_id: str, who: str = "somebody") -> dict[
     return {"ok": f"breaker of {merchant_id} " + ("reset" if faster is None else f"was just reset, by {faster}")}
 
 
+@control_command(name=watchers.COMMAND)  # type: ignore[untyped-decorator]
+def _tell_ended(state: Any, **told: Any) -> None:
+    """Tell Flower what became of deliveries by hand, where this worker sweeps; `webhooks` asks for it."""
+    consumer = state.consumer.task_consumer
+    if state.app is app and consumer and any(queue.name == SWEEP for queue in consumer.queues):
+        watchers.tell(told["delivery_ids"][: watchers.TOGETHER], told["ending"], told["words"])
+
+
 def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse a command for workers of this application; a producer's own workers keep theirs."""
 
@@ -109,7 +125,7 @@ def _refused_here(original: Callable[..., Any]) -> Callable[..., Any]:
         if state.app is not app:
             return original(state, *arguments, **options)
         parts.observers().tell(RevokeRefused())
-        return {"error": "deliveries are not revoked; use: webhooks delivery cancel ID --why …"}
+        return {"error": _NOT_REVOKED}
 
     return command
 
@@ -120,7 +136,7 @@ for _name in ("revoke", "terminate", "revoke_by_stamped_headers"):
     Panel.data[_name] = _refused_here(Panel.data[_name])
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Write moments as text and durations as seconds: control replies are JSON."""
     if isinstance(value, datetime):
         return value.isoformat()

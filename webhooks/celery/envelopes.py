@@ -41,7 +41,6 @@ _HEADERS = json.dumps(
         "expires": None,
         "group": None,
         "group_index": None,
-        "retries": 0,
         "timelimit": [None, None],
         "parent_id": None,
         "kwargsrepr": "{}",
@@ -68,11 +67,12 @@ def envelope(
     eta: str | None,
     queue: str,
     rank: int,
+    retries: int,
 ) -> str:
     """Return the message of a task whose one argument is an identity, and whose id is the identity's.
 
     `headers` stand beside Celery's own; `eta` says when it is to be looked at, None for at once; `rank` is kombu's
-    priority.
+    priority; `retries` is what Flower shows as such.
     """
     named = ", ".join([f'"{name}": {_text(value)}' for name, value in identity.items()])
     body = f"[[{{{named}}}], {{}}, {_EMBEDDED}]"
@@ -80,6 +80,7 @@ def envelope(
         "task": task,
         "id": identity["id"],
         "eta": eta,
+        "retries": retries,
         "root_id": identity["id"],
         "argsrepr": _shown(identity),
         "origin": _origin(os.getpid()),

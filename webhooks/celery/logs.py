@@ -8,12 +8,24 @@ import warnings
 from typing import Any
 
 from celery.app.log import Logging
+from celery.app.trace import LOG_RETRY
+from celery.states import FAILURE, IGNORED, RETRY
 from celery.utils.log import ColorFormatter, mlevel
 
 # At INFO an attempt has its own line, `delivery.attempted`; Celery's two beside it would only say the same again.
 _SAYS_IT_AGAIN = ("celery.worker.strategy", "celery.app.trace")
 # At DEBUG the pool writes a task's arguments; those of an event by name are its body.
 _SAYS_TOO_MUCH = "celery.pool"
+_ENDED = {RETRY: LOG_RETRY, FAILURE: "Task %(name)s[%(id)s] failed: %(exc)s", IGNORED: "Task %(name)s[%(id)s] ignored"}
+
+
+def _as_it_ended(record: logging.LogRecord) -> bool:
+    """Say of a task that returned what it waits for, or why it failed, that it did so: for Celery it has succeeded."""
+    data = getattr(record, "data", {})
+    state, _, words = str(data.get("return_value")).partition(" ")
+    if state in _ENDED:
+        record.msg, record.args = _ENDED[state], {**data, "exc": words}
+    return True
 
 
 class Logs(Logging):  # type: ignore[misc]
@@ -26,6 +38,7 @@ class Logs(Logging):  # type: ignore[misc]
         for name in _SAYS_IT_AGAIN:
             logging.getLogger(name).setLevel(logging.WARNING if brief else logging.NOTSET)
         logging.getLogger(_SAYS_TOO_MUCH).setLevel(logging.INFO)
+        logging.getLogger("celery.app.trace").addFilter(_as_it_ended)
         # Five lines at each reconnecting, about a setting that has been decided upon.
         warnings.filterwarnings("ignore", message=r"\s*In Celery 5\.1 we introduced")
         return handled

@@ -38,7 +38,7 @@ def _push(messages: Sequence[Message], wait: timedelta) -> None:
     ways: dict[tuple[str, int], list[str]] = {}
     for message in messages:
         queue, rank = way = _way_of(message)
-        text = envelope(app, DELIVER, _identity_of(message), _headers_of(message), eta, queue, rank)
+        text = envelope(app, DELIVER, _identity_of(message), _headers_of(message), eta, queue, rank, message.retries)
         ways.setdefault(way, []).append(text)
     broker.push(app, ways)
 
@@ -48,8 +48,8 @@ def _send_each(messages: Sequence[Message], wait: timedelta) -> None:
     with told_apart(app), app.producer_or_acquire() as producer:
         for message in messages:
             queue, rank = _way_of(message)
-            options = {"headers": _headers_of(message), "queue": queue, "priority": rank, "producer": producer}
-            send((_identity_of(message),), message.id, wait, **options)
+            options = {"headers": _headers_of(message), "queue": queue, "priority": rank, "retries": message.retries}
+            send((_identity_of(message),), message.id, wait, producer=producer, **options)
 
 
 def send(args: tuple[Any, ...], task_id: str, wait: timedelta, **options: Any) -> None:
@@ -89,6 +89,7 @@ def read(identity: Mapping[str, str], headers: Mapping[str, Any]) -> Message:
         slot=headers.get("slot"),
         limits=Limits(headers.get("lane"), headers.get("rate")),
         slow=headers.get("slow", False),
+        retries=headers.get("retries", 0),
     )
 
 

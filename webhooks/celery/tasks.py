@@ -13,13 +13,13 @@ from celery.utils.threads import LocalStack
 from webhooks import producing
 from webhooks.celery import messages
 from webhooks.celery.app import DELIVER, app
-from webhooks.celery.endings import DeliveryFailed
 from webhooks.errors import NotPossible, Refused
 
 
 class Deliver(Task):  # type: ignore[misc]
     """`deliver.delay(event)`: record first, then publish. The ledger is the truth, the broker a convenience."""
 
+    Request = "webhooks.celery.showing:Request"
     request_stack = LocalStack()  # Celery makes one when it binds the task, which needs settings
 
     @classmethod
@@ -75,17 +75,18 @@ class Deliver(Task):  # type: ignore[misc]
         messages.send(args, self.request.id, wait, kwargs=kwargs)
 
 
-def _work(task: Deliver, *args: Any, **kwargs: Any) -> None:
+def _work(task: Deliver, *args: Any, **kwargs: Any) -> Any:
     """Make one attempt. The argument, an event, is an identity that this package published, or complete and by name.
 
-    In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason.
+    In Flower a delivery is one line: RETRY while it waits or is held, SUCCESS once delivered, FAILURE with its reason;
+    what this returns says which, and in a few words why.
     """
     from webhooks.celery import attempting  # noqa: PLC0415 - a worker's: producers load neither it nor what it needs
 
-    attempting.work(task, args, kwargs)
+    return attempting.work(task, args, kwargs)
 
 
-deliver: Deliver = app.task(bind=True, base=Deliver, name=DELIVER, throws=(DeliveryFailed, Refused))(_work)
+deliver: Deliver = app.task(bind=True, base=Deliver, name=DELIVER, throws=(Refused,))(_work)
 
 
 def _wait(countdown: float | None, eta: datetime | None) -> timedelta:

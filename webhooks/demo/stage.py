@@ -19,6 +19,13 @@ from webhooks.errors import NotPossible
 
 _PATIENCE = 30.0  # seconds for a process to be ready or gone
 
+FLOWER = (
+    "--max-tasks=10000",
+    "--tasks-columns=uuid,args,state,result,received,started,runtime,retries,worker",
+    "--read-only",
+)
+"""What Flower is to show, and that it changes nothing; the Procfile and Compose say the same."""
+
 
 def wait_until(condition: Callable[[], object], what: str, *, timeout: float = _PATIENCE) -> None:
     """Return soon after `condition()` is true; raises NotPossible, naming `what`, after `timeout` seconds.
@@ -139,9 +146,9 @@ class Stage:
         """Start beat, which sends the sweep on its way."""
         return self._celery("beat", "beat", "-l", "INFO", ready="beat: Starting...")
 
-    def flower(self, port: int, login: str) -> Program:
-        """Start Flower on the loopback; `login` is `user:password`."""
-        options = ["--address=127.0.0.1", f"--port={port}", f"--basic-auth={login}", "--max-tasks=10000"]
+    def flower(self, port: int, login: str, *more: str) -> Program:
+        """Start Flower on the loopback; `login` is `user:password`, `more` are further options."""
+        options = ["--address=127.0.0.1", f"--port={port}", f"--basic-auth={login}", *FLOWER, *more]
         return self._celery("flower", "flower", *options, ready="Connected to redis")
 
     def _celery(self, name: str, *arguments: str, ready: str) -> Program:

@@ -14,7 +14,7 @@ Reply = list[str]
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WHY = {"paused": HeldFor.BREAKER, "lane": HeldFor.LANE, "rate": HeldFor.RATE}
+_WHY = {"lane": HeldFor.LANE, "rate": HeldFor.RATE}
 
 
 def rules_as_json(rules: BreakerRules) -> str:
@@ -50,7 +50,9 @@ def as_admission(reply: Reply) -> Admitted | Held | Busy | Slow:
             return Admitted(token)
         case ["probe", token]:
             return Admitted(token, probe=True)
-        case ["paused" | "lane" | "rate" as why]:
+        case ["paused", until]:
+            return Held(HeldFor.BREAKER, _moment(until))
+        case ["lane" | "rate" as why]:
             return Held(_WHY[why])
         case ["slow", slot]:
             return Slow(slot)
@@ -89,9 +91,9 @@ def as_breaker(endpoint_id: str, reply: Reply) -> Breaker:
     return Breaker(
         endpoint_id=endpoint_id,
         state=BreakerState(state),
-        since=_EPOCH + int(since) * _MICROSECOND if since else None,
+        since=_moment(since),
         pause=int(pause) * _MICROSECOND if pause else None,
-        until=_EPOCH + int(until) * _MICROSECOND if until else None,
+        until=_moment(until),
         probe=probe or None,
         successes=successes,
         failures=failures,
@@ -107,6 +109,10 @@ def as_breaker(endpoint_id: str, reply: Reply) -> Breaker:
 def as_took(took: timedelta | None) -> str:
     """Write how long a POST took; an empty text stands for none."""
     return "" if took is None else str(max(took // _MICROSECOND, 0))
+
+
+def _moment(stamp_us: str) -> datetime | None:
+    return _EPOCH + int(stamp_us) * _MICROSECOND if stamp_us else None
 
 
 def _not_understood(reply: Reply) -> GateUnavailable:

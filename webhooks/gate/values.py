@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -21,9 +21,13 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Not now, and nothing is spent."""
+    """Not now, and nothing is spent.
+
+    `until` is when the breaker's pause ends; None where a probe decides, and for all others.
+    """
 
     why: HeldFor
+    until: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,9 @@ class Backlog:
         self._database = database
         self._recover_after = recover_after
 
-    def expire(self) -> int:
-        """Fail what is past its age, held or not; what is being sent right now may finish. Returns how many."""
-        return len(self._database.rows(EXPIRE, {"the_most": _BATCH}, repeatable=True))
+    def expire(self) -> Sequence[str]:
+        """Fail what is past its age, held or not; what is being sent right now may finish. Returns which."""
+        return [row.id for row in self._database.rows(EXPIRE, {"the_most": _BATCH}, repeatable=True)]
 
     def suspect(self) -> int:
         """Mark the attempts whose lease has run out; returns how many.
@@ -63,12 +63,12 @@ class Backlog:
         """
         return len(self._database.rows(SUSPECT, {"the_most": _BATCH}, repeatable=True))
 
-    def bury(self) -> int:
+    def bury(self) -> Sequence[str]:
         """Take deliveries back from workers that died over them: an attempt of unknown outcome, due again at once.
 
-        Returns how many.
+        Returns which.
         """
-        return len(self._database.rows(BURY, {"the_most": _BATCH}, repeatable=True))
+        return [row.delivery_id for row in self._database.rows(BURY, {"the_most": _BATCH}, repeatable=True)]
 
     def due(self, most: int, *, ahead: timedelta, still_queued_from: datetime | None) -> Sequence[Due]:
         """Take up to `most` deliveries that are due within `ahead` and have no live message.
@@ -103,10 +103,10 @@ class Backlog:
         """Note where the next tick's first page begins: after an endpoint, or with the first, which is after ''."""
         self._database.rows(KEEP_PLACE, {"the_after": after}, repeatable=True)
 
-    def end_removed(self, endpoint_ids: Sequence[str]) -> int:
-        """End the held deliveries of endpoints that were removed after they were accepted. Returns how many."""
+    def end_removed(self, endpoint_ids: Sequence[str]) -> Sequence[str]:
+        """End the held deliveries of endpoints that were removed after they were accepted. Returns which."""
         values = {"the_endpoint_ids": endpoint_ids, "the_most": _BATCH}
-        return len(self._database.rows(END_ALL_REMOVED, values, repeatable=True))
+        return [row.id for row in self._database.rows(END_ALL_REMOVED, values, repeatable=True)]
 
     def release_probes(self, endpoint_ids: Iterable[str]) -> Mapping[str, Sequence[Message]]:
         """Take of each endpoint the held delivery that has spent the fewest fast attempts, the oldest among equals."""
@@ -139,4 +139,5 @@ def _message(row: Row[Any]) -> Message:
         queued_at=row.queued_at,
         limits=_limits(row),
         may_wait=True,
+        retries=row.attempts,
     )

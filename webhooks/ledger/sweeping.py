@@ -38,7 +38,7 @@ MOST = the("most", Integer)
 
 # What a message of the sweep's says.
 MESSAGE = (
-    *deliveries.c["id", "merchant_id", "type", "turn", "queued_at"],
+    *deliveries.c["id", "merchant_id", "type", "turn", "queued_at", "attempts"],
     *(
         select(each).where(endpoints.c.id == deliveries.c.endpoint_id).scalar_subquery().label(each.name)
         for each in LIMITS
@@ -123,7 +123,7 @@ BURY = (
         select(*_BURIED.c["id", "attempts", "sending_since", "endpoint_id"], literal(Outcome.UNKNOWN.value)),
     )
     .on_conflict_do_nothing()
-    .returning(attempts.c.number)
+    .returning(attempts.c.delivery_id)
     .add_cte(ends_claim_of(_DEAD), _FREED_OF_NOTHING)
 )
 

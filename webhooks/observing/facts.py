@@ -64,7 +64,7 @@ class Attempted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Fact):
-    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `Swept` for the others."""
+    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `EndedApart` for others."""
 
     name = "delivery.finished"
     delivery_id: str

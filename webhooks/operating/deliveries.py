@@ -10,7 +10,8 @@ from webhooks import parts
 from webhooks.errors import NotPossible
 from webhooks.ledger.replays import Resent, Verdict
 from webhooks.ledger.views import Wanted
-from webhooks.model import Operator
+from webhooks.model import HeldFor, Operator, Reason
+from webhooks.observing import many
 
 _BATCH = 500  # deliveries that one statement of a replay takes
 
@@ -30,6 +31,8 @@ def cancel(by: Operator, delivery_ids: Sequence[str]) -> Sequence[Verdict]:
     with parts.act(by, "they were cancelled", "webhooks delivery show ID") as act:
         verdicts = parts.replays().within(act).cancel(delivery_ids)
         act.note_deliveries("cancel of", done(verdicts))
+    if done(verdicts):
+        parts.observers().tell(many.EndedApart(tuple(done(verdicts)), Reason.CANCELLED))
     return verdicts
 
 
@@ -41,6 +44,7 @@ def replay(by: Operator, delivery_ids: Sequence[str], *, again: bool, cancelled:
     with parts.act(by, "they are being sent again", "webhooks delivery show ID") as act:
         verdicts = parts.replays().within(act).replay(delivery_ids, again=again, cancelled=cancelled)
         act.note_deliveries("replay of", done(verdicts))
+    _tell_replayed(done(verdicts))
     return verdicts
 
 
@@ -65,6 +69,7 @@ def _replay_batch(by: Operator, wanted: Wanted, again: bool, began: datetime, re
         replays = parts.replays().within(act)
         batch = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH, reached=reached)
         act.note_deliveries(f"replay of {_in_words(wanted)}:", batch.ids)
+    _tell_replayed(batch.ids)
     return batch
 
 
@@ -86,6 +91,7 @@ def replay_event(
             raise NotPossible(f"{endpoint_id} has not had {event_id}, and does not want it either")
         verdicts = replays.replay(had, again=True, cancelled=cancelled)
         act.note_deliveries(f"replay of event {event_id}:", [*done(verdicts), *begun])
+    _tell_replayed([*done(verdicts), *begun])
     resent = [verdict for verdict in verdicts if verdict.refused is None]
     return EventReplay(event_id, resent, begun, [verdict for verdict in verdicts if verdict.refused is not None])
 
@@ -93,6 +99,11 @@ def replay_event(
 def done(verdicts: Sequence[Verdict]) -> Sequence[str]:
     """Return the deliveries with which it was possible."""
     return [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
+
+
+def _tell_replayed(delivery_ids: Sequence[str]) -> None:
+    if delivery_ids:
+        parts.observers().tell(many.WaitingAgain(tuple(delivery_ids), f"held for {HeldFor.REPLAY}: it is sent again"))
 
 
 def _in_words(wanted: Wanted) -> str:

@@ -16,7 +16,8 @@ from webhooks.errors import GateUnavailable, LedgerFault, LedgerUnavailable, Not
 from webhooks.ledger.acts import Act
 from webhooks.ledger.endpoints import Endpoints, noun, unknown
 from webhooks.ledger.removal import cancel_some, count_unfinished
-from webhooks.model import ENDPOINT, Changes, Endpoint, Operator
+from webhooks.model import ENDPOINT, Changes, Endpoint, Operator, Reason
+from webhooks.observing import many
 from webhooks.policy.breaker import MOST_IN_FLIGHT
 from webhooks.policy.events import checked_wanted
 from webhooks.process.spans import in_words
@@ -224,6 +225,8 @@ def _end_some(by: Operator, endpoint_id: str) -> Sequence[str]:
     with parts.act(by, "the last of its deliveries were cancelled", "webhooks audit") as act:
         ended = cancel_some(act, endpoint_id)
         act.note_deliveries(f"removal of {endpoint_id}: cancelled", ended)
+    if ended:
+        parts.observers().tell(many.EndedApart(tuple(ended), Reason.CANCELLED))
     return ended
 
 

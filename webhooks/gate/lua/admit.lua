@@ -8,7 +8,7 @@
 --   {'admitted', token}  go; the token is epoch:end of lease:delivery id
 --   {'probe', token}     go, and the breaker moves by your report
 --   {'slow', slot}       not in the quick queue: its place is kept for whoever brings the slot through the slow one
---   {'paused'}           the breaker is open
+--   {'paused', until}    the breaker is open, until then at least; '' where a probe decides
 --   {'lane'}             the lane is full, or older deliveries go first
 --   {'rate'}             its endpoint has had its attempts of this moment
 --   {'busy'}             this very delivery is in flight
@@ -68,7 +68,7 @@ if since and redis.call('ZSCORE', IN_FLIGHT, delivery) then
 end
 if breaker.state ~= 'working' then
   if not may_probe() then
-    return { 'paused' }
+    return { 'paused', breaker.state == 'paused' and digits(breaker.ends) or '' }
   end
   return elsewhere and { 'slow', offer_probe(breaker) } or go('probe')
 end
