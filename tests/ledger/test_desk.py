@@ -187,3 +187,14 @@ def test_what_is_not_on_the_desk_is_not_dismissed(books: Books) -> None:
     ]
     assert books.sql("SELECT * FROM deliveries ORDER BY id") == before
     assert [row.who for row in books.sql("SELECT who FROM notes")] == ["anna"]
+
+
+def test_notes_go_with_the_attempts_that_they_are_about(books: Books) -> None:
+    """Once a failed delivery is pruned; what is noted of others stays."""
+    books.fail("old")
+    books.age(timedelta(days=181))
+    books.fail("young")
+    books.desk.note("anna", ["old", "young"], "called them")
+    assert books.pruning.prune() == 1
+    assert [row.delivery_id for row in books.sql("SELECT delivery_id FROM notes")] == ["young"]
+    assert on_desk(books) == ["young"]

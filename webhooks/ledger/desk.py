@@ -160,6 +160,10 @@ class Desk:
         ]
         return Page(found[:limit], _cursor(found[limit - 1]) if len(found) > limit else None)
 
+    def count(self, wanted: OnDesk) -> int:
+        """Return how many such failed deliveries there are."""
+        return int(self._read(failures.COUNTED.where(*_matching(wanted)))[0].number)
+
     def dealings(self, delivery_id: str) -> Dealings:
         """Return what people had to do with a delivery; nothing, where there is none."""
         rows = self._read(failures.STANDS, {"the_id": delivery_id})

@@ -119,6 +119,8 @@ LISTED = select(
     _LAST_NOTE.label("note"),
 ).select_from(deliveries.outerjoin(_LAST, true()))
 
+COUNTED = select(func.count(deliveries.c.id).label("number"))
+
 # Behind a place in that order.
 BEHIND = tuple_(*_ORDER) < tuple_(the("money"), the("finished_at", DateTime(timezone=True)), the("id"))
 
