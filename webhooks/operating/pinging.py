@@ -16,7 +16,7 @@ from webhooks.wire.diagnosis import diagnose
 from webhooks.wire.request import signed_headers
 
 PING = "webhooks.ping"
-"""The type of a test event; no producer's event has it."""
+"""The type of a test event."""
 
 _LONGEST_EXCERPT = 200
 
