@@ -19,8 +19,10 @@ from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.delays import Delays
+from webhooks.ledger.desk import Desk
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
+from webhooks.ledger.pings import Pings
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
@@ -103,6 +105,18 @@ def resilient_gate() -> ResilientGate:
 def replays() -> Replays:
     """Return what sends deliveries again, and cancels them."""
     return Replays(database(), max_age=get_settings().max_age)
+
+
+@once
+def desk() -> Desk:
+    """Return what failed and nobody has dealt with."""
+    return Desk(database())
+
+
+@once
+def pings() -> Pings:
+    """Return what a test event is sent with."""
+    return Pings(database(), get_settings().cipher)
 
 
 @once

@@ -44,7 +44,7 @@ def replay(by: Operator, delivery_ids: Sequence[str], *, again: bool, cancelled:
     with parts.act(by, "they are being sent again", "webhooks delivery show ID") as act:
         verdicts = parts.replays().within(act).replay(delivery_ids, again=again, cancelled=cancelled)
         act.note_deliveries("replay of", done(verdicts))
-    _tell_replayed(done(verdicts))
+    tell_replayed(done(verdicts))
     return verdicts
 
 
@@ -69,7 +69,7 @@ def _replay_batch(by: Operator, wanted: Wanted, again: bool, began: datetime, re
         replays = parts.replays().within(act)
         batch = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH, reached=reached)
         act.note_deliveries(f"replay of {_in_words(wanted)}:", batch.ids)
-    _tell_replayed(batch.ids)
+    tell_replayed(batch.ids)
     return batch
 
 
@@ -91,7 +91,7 @@ def replay_event(
             raise NotPossible(f"{endpoint_id} has not had {event_id}, and does not want it either")
         verdicts = replays.replay(had, again=True, cancelled=cancelled)
         act.note_deliveries(f"replay of event {event_id}:", [*done(verdicts), *begun])
-    _tell_replayed([*done(verdicts), *begun])
+    tell_replayed([*done(verdicts), *begun])
     resent = [verdict for verdict in verdicts if verdict.refused is None]
     return EventReplay(event_id, resent, begun, [verdict for verdict in verdicts if verdict.refused is not None])
 
@@ -101,7 +101,8 @@ def done(verdicts: Sequence[Verdict]) -> Sequence[str]:
     return [verdict.delivery_id for verdict in verdicts if verdict.refused is None]
 
 
-def _tell_replayed(delivery_ids: Sequence[str]) -> None:
+def tell_replayed(delivery_ids: Sequence[str]) -> None:
+    """Say that these wait again, to be sent once more."""
     if delivery_ids:
         parts.observers().tell(many.WaitingAgain(tuple(delivery_ids), f"held for {HeldFor.REPLAY}: it is sent again"))
 
