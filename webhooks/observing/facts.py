@@ -25,7 +25,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Attempted(Fact):
-    """An attempt is over and written down. `late`: too late, so that only a 2xx still ends what waits."""
+    """An attempt is over and written down. `late`: too late, so that only a 2xx still ends what waits.
+
+    `lag` is how long after its due time it began; `released`: it was held before, so that its due time says little.
+    """
 
     name = "delivery.attempted"
     delivery_id: str
@@ -41,9 +44,11 @@ class Attempted(Fact):
     probe: bool
     decision: Decision
     late: bool
+    lag: timedelta
+    released: bool
 
     @classmethod
-    def of(cls, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> Attempted:
+    def of(cls, message: Message, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> Attempted:
         """Take what may be told."""
         return cls(
             delivery_id=delivery.id,
@@ -59,12 +64,17 @@ class Attempted(Fact):
             probe=attempt.probe,
             decision=decision,
             late=late,
+            lag=max(attempt.started_at - delivery.due_at, timedelta()),  # it may begin a moment too early
+            released=message.slot is not None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Fact):
-    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `Swept` for the others."""
+    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `Swept` for the others.
+
+    `money`: None where nobody has looked.
+    """
 
     name = "delivery.finished"
     delivery_id: str
@@ -73,14 +83,15 @@ class Finished(Fact):
     type: str
     state: State
     reason: Reason | None
+    money: bool | None = None
 
     @classmethod
     def of(cls, delivery: Delivery, decision: Delivered | Failed) -> Finished:
         """Say how it ended."""
         names = delivery.id, delivery.merchant_id, delivery.endpoint_id, delivery.type
         if isinstance(decision, Failed):
-            return cls(*names, State.FAILED, decision.reason)
-        return cls(*names, State.DELIVERED, None)
+            return cls(*names, State.FAILED, decision.reason, delivery.money)
+        return cls(*names, State.DELIVERED, None, delivery.money)
 
     @classmethod
     def cancelled(cls, message: Message) -> Finished:
