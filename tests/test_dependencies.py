@@ -35,6 +35,7 @@ LOADED = {
         "webhooks.celery.scheduling",
         "webhooks.celery.starting",
         "webhooks.ledger.schema",
+        "webhooks.metrics.exporting",
         "celery.bin.celery",
         "celery.apps.worker",
         "celery.apps.beat",

@@ -19,6 +19,7 @@ from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.endpoints import Endpoints
+from webhooks.ledger.gauging import Gauging
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
@@ -69,6 +70,12 @@ def endpoints() -> Endpoints:
 def views() -> Views:
     """Return the ledger as operators see it."""
     return Views(database())
+
+
+@once
+def gauging() -> Gauging:
+    """Return the ledger as it is measured."""
+    return Gauging(database(), recover_after=get_settings().recover_after)
 
 
 @once

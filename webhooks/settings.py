@@ -64,8 +64,10 @@ def _parse_durations(text: Any) -> Any:
 
 def _parse_ports(text: Any) -> Any:
     """Read `9464`, or `9464-9479` as those from the one to the other."""
-    if not isinstance(text, str) or is_of_kubernetes("WEBHOOKS_METRICS_PORT", text):
-        return () if isinstance(text, str) else text
+    if not isinstance(text, str):
+        return text
+    if is_of_kubernetes("WEBHOOKS_METRICS_PORT", text):
+        return ()
     match = _PORTS.fullmatch(text.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 0 < first <= last < _NO_PORT:

@@ -25,10 +25,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Attempted(Fact):
-    """An attempt is over and written down. `late`: too late, so that only a 2xx still ends what waits.
-
-    `lag` is how long after its due time it began; `released`: it was held before, so that its due time says little.
-    """
+    """An attempt is over and written down. `late`: too late, so that only a 2xx still ends what waits."""
 
     name = "delivery.attempted"
     delivery_id: str
@@ -44,8 +41,8 @@ class Attempted(Fact):
     probe: bool
     decision: Decision
     late: bool
-    lag: timedelta
-    released: bool
+    lag: timedelta  # from its due time to its beginning
+    released: bool  # it was held before, so that its lag says little of the workers
 
     @classmethod
     def of(cls, message: Message, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> Attempted:
@@ -71,10 +68,7 @@ class Attempted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Fact):
-    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `Swept` for the others.
-
-    `money`: None where nobody has looked.
-    """
+    """A delivery has ended, by its last attempt or on its way to a removed endpoint; see `Swept` for the others."""
 
     name = "delivery.finished"
     delivery_id: str
@@ -83,7 +77,7 @@ class Finished(Fact):
     type: str
     state: State
     reason: Reason | None
-    money: bool | None = None
+    money: bool | None = None  # None: nobody has looked
 
     @classmethod
     def of(cls, delivery: Delivery, decision: Delivered | Failed) -> Finished:
