@@ -17,6 +17,15 @@ from webhooks.model import HeldFor
 KYC = {"type": "kyc.status_changed"}
 PAID = {"type": "payment.status_changed", "status": "paid"}
 
+_FILLED = """
+INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason, due_at, accepted_at,
+ expires_at, sweep_at, finished_at)
+SELECT 'old-' || n, 'old-' || n, 'acme', 'acme', 'a.b', true, :state, :reason, now() + make_interval(days => 1),
+ now() - make_interval(days => 40), now() + make_interval(days => 1),
+ now() + make_interval(days => CAST(:sweep AS integer)), now() - make_interval(days => CAST(:ago + n % 30 AS integer))
+FROM generate_series(CAST(:first AS integer), :last) AS n
+"""
+
 
 def accept(merchant_id: str, *ids: str, **event: str) -> None:
     """Accept events whose messages are lost."""
@@ -52,6 +61,7 @@ def test_overdue_is_what_should_have_been_sent(system: System) -> None:
     for event_id, ago in (("old", 90), ("older", 300), ("sent", 900), ("held", 900), ("far", -900)):
         system.sql(due, id=event_id, ago=ago)
     system.sql("UPDATE deliveries SET sweep_at = due_at WHERE id IN ('old', 'far')")
+    system.sql("UPDATE deliveries SET sweep_at = now() + interval '29 seconds' WHERE id = 'older'")  # its message waits
     system.sql("UPDATE deliveries SET sending_since = now() WHERE id = 'sent'")
     system.sql("UPDATE deliveries SET state = 'held', held_for = 'lane', sweep_at = NULL WHERE id = 'held'")
     stock = parts.gauging().stock()
@@ -91,6 +101,8 @@ def test_a_replay_takes_away_what_needed_a_person(system: System) -> None:
 def test_accepted_events_are_counted_by_the_server(system: System) -> None:
     """Without a scan of what there is."""
     before = parts.gauging().stock().accepted
+    # More deliveries than events, as those of merchants with several endpoints have.
+    system.sql(_FILLED, first=1, last=5, state="delivered", reason=None, sweep=None, ago=1)
     accept("acme", *(f"evt-{number}" for number in range(7)))
     system.wait_until(
         lambda: system.sql("SELECT pg_stat_force_next_flush()") and parts.gauging().stock().accepted - before == 7,
@@ -98,20 +110,10 @@ def test_accepted_events_are_counted_by_the_server(system: System) -> None:
     )
 
 
-_FILLED = """
-INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason, due_at, accepted_at,
- expires_at, sweep_at, finished_at)
-SELECT 'old-' || n, 'old-' || n, 'acme', 'acme', 'a.b', true, :state, :reason, now() + make_interval(days => 1),
- now() - make_interval(days => 40), now() + make_interval(days => 1),
- now() + make_interval(days => CAST(:sweep AS integer)), now() - make_interval(days => CAST(:ago + n % 30 AS integer))
-FROM generate_series(CAST(:first AS integer), :last) AS n
-"""
-
-
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (gauging._OVERDUE, "deliveries_to_sweep"),
+        (gauging._OVERDUE, r"deliveries_to_sweep .*\n.*Index Cond: \(sweep_at"),
         (gauging._MONEY_FAILED, "deliveries_to_prune"),
         (gauging._MOST_HELD, "deliveries_(held|to_probe)"),
         (gauging._HELD, "deliveries_(held|to_probe)"),
