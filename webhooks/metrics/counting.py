@@ -72,12 +72,14 @@ class Counters:
         self._stopped = _children(counter("sweep_stopped", "Ticks not done to their end.", "cause"), _CAUSES)
         self._ticks = histogram("sweep_tick_seconds", "How long a tick of the sweep took.", _TICK_S)
         self._swept = _children(counter("swept", "Deliveries that the sweep saw to.", "what"), _STEPS)
-        self._told = _children(counter("facts", "Facts by their names.", "fact"), [kind.name for kind in _kinds()])
+        self._facts = counter("facts", "Facts by their names.", "fact")
+        self._told = {kind.name: self._facts.labels(kind.name) for kind in Fact.__subclasses__()}
         self._counts = self._by_kind()
 
     def hear(self, fact: Fact) -> None:
         """Count a fact."""
-        self._told[fact.name,].inc()
+        told = self._told.get(fact.name) or self._facts.labels(fact.name)  # of a module that was loaded later
+        told.inc()
         count = self._counts.get(type(fact))
         if count:
             count(fact)
@@ -132,11 +134,6 @@ _CAUSES = ("outage", "for_good", "other")
 
 def _cause(fact: facts.Interrupted | facts.SweepStopped) -> str:
     return "for_good" if fact.for_good else "outage" if fact.of_outage else "other"
-
-
-def _kinds() -> Iterable[type[Fact]]:
-    named = [kind for module in (facts, surroundings) for kind in vars(module).values() if isinstance(kind, type)]
-    return dict.fromkeys(kind for kind in named if issubclass(kind, Fact) and kind is not Fact)
 
 
 def _children(metric: Any, *choices: Iterable[object]) -> dict[_Key, Any]:
