@@ -45,6 +45,18 @@ def test_an_address_that_is_not_this_machines_is_named() -> None:
         serving.serve(measured(1), "192.0.2.1", range(9464, 9470))
 
 
+def test_no_resolver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker must not wait for one at its start."""
+
+    def never(*_: object) -> str:
+        raise AssertionError("somebody asked for a name")
+
+    monkeypatch.setattr(socket, "getfqdn", never)
+    ports = free_ports(1)
+    serving.serve(measured(1), "127.0.0.1", ports)
+    assert len(scraped(*ports)) == 1
+
+
 def test_who_says_nothing_holds_up_nobody() -> None:
     """A scraper that hangs has a thread of its own."""
     ports = free_ports(1)

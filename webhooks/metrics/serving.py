@@ -6,7 +6,7 @@ import errno
 import socket
 import threading
 from collections.abc import Sequence
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -17,6 +17,12 @@ _PATIENCE_S = 5.0  # with whoever asks and says nothing
 
 class _Port(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind, and ask no resolver for the address's name, as the server below would: it may be slow to answer."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
 
 
 class _SixPort(_Port):
