@@ -60,13 +60,14 @@ def test_what_was_read_is_served() -> None:
     assert (part.reachable, part.number) == (1, 7)
 
 
-def test_a_part_that_is_away_is_said_to_be_and_its_numbers_are_gone() -> None:
+@pytest.mark.parametrize(("vital", "reachable"), [(True, 0), (False, None)])
+def test_a_part_that_is_away_is_said_to_be_and_its_numbers_are_gone(vital: bool, reachable: float | None) -> None:
     """Its outage is told by others."""
-    part = Part()
+    part = Part(vital=vital)
     part.meter.look()
     part.error = LedgerUnavailable("no route")
     part.meter.look()
-    assert (part.reachable, part.number, part.told) == (0, None, [])
+    assert (part.reachable, part.number, part.told) == (reachable, None, [])
 
 
 def test_a_reading_that_never_comes_to_an_end_is_not_believed_for_ever() -> None:

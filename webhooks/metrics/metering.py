@@ -67,7 +67,7 @@ class Meter:
         try:
             found = self._read()
         except Unavailable as error:
-            if not self.vital:
+            if not (self.vital or error.told_once):
                 self._say(error)
             return False, ()
         except Exception as error:  # whatever it is, the next reading may do better
