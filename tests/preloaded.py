@@ -28,6 +28,7 @@ for _name in (
     "webhooks.celery.consuming",
     "webhooks.celery.scheduling",
     "webhooks.celery.starting",
+    "webhooks.metrics.exporting",
 ):
     import_module(_name)
 

@@ -35,6 +35,7 @@ LOADED = {
         "webhooks.celery.scheduling",
         "webhooks.celery.starting",
         "webhooks.ledger.schema",
+        "webhooks.metrics.exporting",
         "celery.bin.celery",
         "celery.apps.worker",
         "celery.apps.beat",
@@ -156,7 +157,7 @@ def _extra_of(path: Path, producers: set[str]) -> str:
     return "" if module in producers else next((FOLDERS[each] for each in FOLDERS if file.startswith(each)), "worker")
 
 
-@pytest.mark.parametrize("big", ["alembic", "flower", "requests", "rich", "tornado"])
+@pytest.mark.parametrize("big", ["alembic", "flower", "prometheus-client", "requests", "rich", "tornado"])
 def test_a_producers_installation_is_small(big: str) -> None:
     """It holds nothing of what sends, what migrates and what operators look at."""
     assert big not in with_theirs(declared(""))

@@ -19,6 +19,7 @@ from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
 from webhooks.ledger import audit, database, sweeping, taken
 from webhooks.ledger.leases import Lease, Pulse
+from webhooks.metrics import metering
 from webhooks.observing import outage
 from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.decisions import AFTER_OUR_FAULT
@@ -29,7 +30,7 @@ from webhooks.wire.answer import MAX_BODY
 from webhooks.wire.sender import SendingRules
 
 ROOT = Path(__file__).parent.parent
-WORDS = {1: "one", 2: "two", 5: "five", 10: "ten", 100: "a hundred"}
+WORDS = {1: "one", 2: "two", 5: "five", 10: "ten", 20: "twenty", 100: "a hundred"}
 
 OURS = Settings.model_construct()
 RULES = OURS.breaker
@@ -115,6 +116,7 @@ SAID = {
         f"go after {OURS.keep_delivered.days} days, of failed ones after {OURS.keep_failed.days}",
         f"for {(OURS.keep_failed + OURS.max_age).days} days: {OURS.keep_failed.days}, and the {OURS.max_age.days} that",
         f"up to {KEPT_BODY // 1024} KiB of what a merchant answered",
+        f"reads every {s(OURS.metrics_interval)} s (`WEBHOOKS_METRICS_INTERVAL`)",
         f"For {str(OVERLAP).removesuffix('h')} hours (`--overlap`)",
     ],
     "docs/decisions.md": [
@@ -132,6 +134,7 @@ SAID = {
         f"it is tried again after {spelled(AFTER_OUR_FAULT)} seconds",
         f"A note is believed for {spelled(taken._LATELY)} seconds",
         f"with the ids**, {spelled(audit._IDS_IN_A_LINE)} in a line of the audit",
+        f"followed by {spelled(metering._SHARE)} times as long without one",
         f"not older than {spelled(default(audit.Audit.once, 'within'))} seconds",
         one(timedelta(seconds=1), outage.PAUSE, "A second of rest between two tries"),
         f"read at most {MAX_BODY // 1024} KiB of what comes",

@@ -60,7 +60,21 @@ def test_delivered(stage: Stage) -> None:
         Delivered(),
         False,
     )
-    assert finished == Finished(*NAMES, State.DELIVERED, None)
+    assert finished == Finished(*NAMES, State.DELIVERED, None, money=True)
+
+
+def test_an_attempt_tells_how_late_it_began(stage: Stage) -> None:
+    """Counted from the due time; what was held waited for something else, and says so."""
+    stage.row.due_at = stage.clock.now - timedelta(seconds=3)
+    stage.sender.answers(Answer(503))
+    stage.attempt()
+    stage.row.due_at = stage.clock.now - timedelta(hours=6)
+    stage.attempt(replace(stage.row.message, slot="a slot"))
+    first, second = (fact for fact in stage.told if isinstance(fact, Attempted))
+    assert [(round(each.lag / timedelta(seconds=1)), each.released) for each in (first, second)] == [
+        (3, False),
+        (6 * 3600, True),
+    ]
 
 
 def test_held_by_the_breaker(stage: Stage) -> None:
@@ -277,7 +291,7 @@ def test_a_2xx_that_was_too_late_is_shown_as_what_it_is(stage: Stage) -> None:
     attempted, finished = stage.told
     assert isinstance(attempted, Attempted)
     assert (stage.row.state, attempted.late) == (State.DELIVERED, True)
-    assert finished == Finished(*NAMES, State.DELIVERED, None)
+    assert finished == Finished(*NAMES, State.DELIVERED, None, money=True)
 
 
 def test_a_2xx_that_came_after_the_end_ends_nothing(stage: Stage) -> None:
@@ -352,7 +366,7 @@ def test_failed() -> None:
     stage.sender.answers(404)
     assert stage.attempt() == Failed(Reason.REJECTED)
     assert (stage.row.state, stage.row.reason, stage.publisher.queue) == (State.FAILED, Reason.REJECTED, [])
-    assert stage.told[1:] == [Finished(*NAMES, State.FAILED, Reason.REJECTED)]
+    assert stage.told[1:] == [Finished(*NAMES, State.FAILED, Reason.REJECTED, money=False)]
 
 
 def test_a_breaker_that_opens_is_told(stage: Stage) -> None:

@@ -97,7 +97,7 @@ class Courier:
         retry = self._near(decision, ended_at)
         report = self._tell_gate(delivery, admission, attempt)
         written = self._write_down(delivery, attempt, decision, spent, queued=retry is not None)
-        self._tell(delivery, attempt, decision, written)
+        self._tell(message, delivery, attempt, decision, written)
         self.release.next_of(delivery.endpoint_id, report.slots, slow=report.slow)
         if retry and written is Written.IN_TIME:
             self._reschedule(delivery, retry, clock.earliest())
@@ -206,9 +206,12 @@ class Courier:
             self.observers.tell(facts.BreakerClosed(delivery.merchant_id, delivery.endpoint_id))
         return report
 
-    def _tell(self, delivery: Delivery, attempt: Attempt, decision: Decision, written: Written) -> None:
+    def _tell(
+        self, message: Message, delivery: Delivery, attempt: Attempt, decision: Decision, written: Written
+    ) -> None:
         """Say what an attempt came to; one that was too late finishes nothing, unless its 2xx was the last word."""
-        self.observers.tell(facts.Attempted.of(delivery, attempt, decision, late=written is not Written.IN_TIME))
+        late = written is not Written.IN_TIME
+        self.observers.tell(facts.Attempted.of(message, delivery, attempt, decision, late=late))
         if written is not Written.LATE and not isinstance(decision, RetryAt):
             self.observers.tell(facts.Finished.of(delivery, decision))
 

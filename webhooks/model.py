@@ -174,6 +174,7 @@ class Delivery:
     turn: int
     number: int
     started_at: datetime
+    due_at: datetime
     money: bool
     expires_at: datetime
     fast_spent: int

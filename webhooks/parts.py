@@ -21,6 +21,7 @@ from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.delays import Delays
 from webhooks.ledger.desk import Desk
 from webhooks.ledger.endpoints import Endpoints
+from webhooks.ledger.gauging import Gauging
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pings import Pings
 from webhooks.ledger.pruning import Pruning
@@ -86,6 +87,11 @@ def latest_sweeps() -> Latest:
 def delays() -> Delays:
     """Return what tells what waits, and since when."""
     return Delays(database())
+
+
+def gauging() -> Gauging:
+    """Return the ledger as it is measured."""
+    return Gauging(database(), recover_after=get_settings().recover_after)
 
 
 @once

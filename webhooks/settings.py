@@ -36,6 +36,8 @@ _OF_KUBERNETES = re.compile(
     re.ASCII | re.DOTALL,
 )
 _NAMESPACE = re.compile(r"[\w.-]{0,64}", re.ASCII)
+_PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_NO_PORT = 1 << 16  # and none above it
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
@@ -60,6 +62,19 @@ def _parse_durations(text: Any) -> Any:
     return [parse_duration(part) for part in _split(text)]
 
 
+def _parse_ports(text: Any) -> Any:
+    """Read `9464`, or `9464-9479` as those from the one to the other."""
+    if not isinstance(text, str):
+        return text
+    if is_of_kubernetes("WEBHOOKS_METRICS_PORT", text):
+        return ()
+    match = _PORTS.fullmatch(text.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 0 < first <= last < _NO_PORT:
+        raise ValueError("it is neither a port nor a range of them, such as 9464 or 9464-9479")
+    return range(first, last + 1)
+
+
 def _parse_networks(text: Any) -> Any:
     return [ip_network(part) for part in _split(text)]
 
@@ -67,6 +82,7 @@ def _parse_networks(text: Any) -> Any:
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta())]
 Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
 Keys = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=8)]
+Ports = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_parse_ports)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
 
 
@@ -124,6 +140,12 @@ class Settings(BaseSettings):
     max_queued: int = Field(1000, ge=1)  # how deep the sweep may fill the broker's queue
     broker_timeout: Duration = timedelta(seconds=5)  # for one answer of the broker, before its connection is given up
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
+
+    # metrics
+    metrics_port: Ports = ()  # a worker serves its own on the first of these that is free; none: it has none
+    metrics_address: str = "127.0.0.1"
+    metrics_interval: Duration = timedelta(seconds=5)  # between two readings of ledger, gate and broker, at least
+    metrics_top: int = Field(0, ge=0, le=100)  # of so many endpoints that have most held their ids are told
 
     @field_validator("database_url")
     @classmethod

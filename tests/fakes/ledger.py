@@ -196,6 +196,7 @@ class FakeLedger:
             turn=row.turn,
             number=row.number,
             started_at=started_at,
+            due_at=row.due_at,
             money=row.money,
             expires_at=row.expires_at,
             fast_spent=row.spent.fast_spent,

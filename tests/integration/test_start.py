@@ -106,10 +106,33 @@ def test_what_only_looks_like_kubernetes_is_refused(mistake: str, monkeypatch: p
         get_settings()
 
 
-def test_no_setting_has_a_name_that_kubernetes_could_set() -> None:
-    """A Service by an unlucky name would change it in every pod."""
+@pytest.mark.usefixtures("system")
+def test_no_setting_can_be_set_by_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Service by an unlucky name, such as webhooks-metrics, would change it in every pod."""
+    before = get_settings()
+    theirs = "tcp://10.0.0.1:80"
     names = [f"WEBHOOKS_{name.upper()}" for name in Settings.model_fields]
-    assert [name for name in names if is_of_kubernetes(name, "tcp://10.0.0.1:80")] == []
+    for name in (name for name in names if is_of_kubernetes(name, theirs)):
+        monkeypatch.setenv(name, theirs)
+    get_settings.forget()
+    assert get_settings() == before
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize(("text", "ports"), [("9464", [9464]), ("9464-9466", [9464, 9465, 9466])])
+def test_ports_for_metrics_are_one_or_a_range(text: str, ports: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process of a host takes the first that is free."""
+    monkeypatch.setenv("WEBHOOKS_METRICS_PORT", text)
+    assert list(get_settings().metrics_port) == ports
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("text", ["x", "0", "9464-", "9466-9464", "65535-65536", "9464,9465", "-1"])
+def test_what_are_no_ports_for_metrics_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that says what they would be."""
+    monkeypatch.setenv("WEBHOOKS_METRICS_PORT", text)
+    with pytest.raises(SettingsError, match="WEBHOOKS_METRICS_PORT: it is neither a port nor a range"):
+        get_settings()
 
 
 def test_the_tables_of_the_next_release_stop_nobody(system: System, caplog: pytest.LogCaptureFixture) -> None:

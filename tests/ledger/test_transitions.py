@@ -53,7 +53,7 @@ def message_of(row: Any) -> Message:
 
 def delivery_of(row: Any) -> Delivery:
     """Return what a worker holds that has claimed this very turn."""
-    names = ("id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money", "expires_at")
+    names = ("id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money", "due_at", "expires_at")
     budgets = ("fast_spent", "slow_spent", "slow_since")
     same: dict[str, Any] = {name: getattr(row, name) for name in (*names, *budgets)}
     started_at = row.sending_since or row.accepted_at

@@ -25,7 +25,8 @@ def attempted(decision: Decision, status: int, *, probe: bool = False, late: boo
     """Make the fact of an attempt that took a second."""
     cause = "redirects to example.com" if status == 302 else None
     ladder, took = (None if isinstance(decision, Delivered) else Ladder.FAST), timedelta(seconds=1.0004)
-    return facts.Attempted(*NAMES, 2, Outcome.DELIVERED, status, cause, took, ladder, probe, decision, late)
+    lag = timedelta(seconds=0.25)
+    return facts.Attempted(*NAMES, 2, Outcome.DELIVERED, status, cause, took, ladder, probe, decision, late, lag, probe)
 
 
 LINES = [
@@ -34,7 +35,8 @@ LINES = [
         INFO,
         (
             'delivery.attempted {"id": "evt-1", "merchant": "acme", "type": "refund.completed", "attempt": 2, '
-            '"outcome": "delivered", "status": 200, "ms": 1000, "probe": true, "then": "delivered"}'
+            '"outcome": "delivered", "status": 200, "ms": 1000, "probe": true, "then": "delivered", '
+            '"lag_ms": 250, "released": true}'
         ),
     ),
     (
@@ -43,7 +45,7 @@ LINES = [
         (
             'delivery.attempted {"id": "evt-1", "merchant": "acme", "type": "refund.completed", "attempt": 2, '
             '"outcome": "delivered", "status": 302, "cause": "redirects to example.com", "ms": 1000, "ladder": "fast", '
-            '"then": "retry", "due": "2026-01-31T12:00:00.000+00:00"}'
+            '"then": "retry", "due": "2026-01-31T12:00:00.000+00:00", "lag_ms": 250}'
         ),
     ),
     (
@@ -52,15 +54,15 @@ LINES = [
         (
             'delivery.attempted {"id": "evt-1", "merchant": "acme", "type": "refund.completed", "attempt": 2, '
             '"outcome": "delivered", "status": 404, "ms": 1000, "ladder": "fast", "then": "failed", '
-            '"reason": "rejected", "late": true}'
+            '"reason": "rejected", "late": true, "lag_ms": 250}'
         ),
     ),
     (
-        facts.Finished(*NAMES, State.FAILED, Reason.EXPIRED),
+        facts.Finished(*NAMES, State.FAILED, Reason.EXPIRED, money=True),
         DEBUG,
         (
             'delivery.finished {"id": "evt-1", "merchant": "acme", "type": "refund.completed", "state": "failed", '
-            '"reason": "expired"}'
+            '"reason": "expired", "money": true}'
         ),
     ),
     (
@@ -225,6 +227,16 @@ LINES = [
             "clock.wrong: the clock of this machine is 400.0 s ahead of the ledger's: set it right. Deliveries are "
             "signed by the ledger's time; countdowns and the times in logs are this machine's"
         ),
+    ),
+    (
+        surroundings.MetricsUnserved("port 9464 is taken"),
+        WARNING,
+        "metrics.unserved: this process goes on without a port for its metrics: port 9464 is taken",
+    ),
+    (
+        surroundings.MetricsUnread("the ledger", "no right"),
+        WARNING,
+        "metrics.unread: what is measured of the ledger is left out until it can be read: no right",
     ),
     (
         surroundings.SinkFailed("Metrics", "OSError: full"),

@@ -47,6 +47,17 @@ def test_a_sink_that_worked_meanwhile_is_told_of_again() -> None:
     assert [type(fact) for fact in told] == [SinkFailed, LedgerBack, LedgerBack, SinkFailed, LedgerBack]
 
 
+def test_a_sink_that_joins_hears_what_happens_from_then_on() -> None:
+    """What a worker adds to what every process has."""
+    before: list[Fact] = []
+    joined: list[Fact] = []
+    observers = Observers([before.append])
+    observers.tell(facts.LedgerAway("no route"))
+    observers.join(joined.append)
+    observers.tell(LedgerBack())
+    assert (len(before), joined) == (2, [LedgerBack()])
+
+
 def test_two_sinks_that_raise_end_nothing() -> None:
     """Each fails at hearing of the other, too."""
     told: list[Fact] = []
@@ -66,7 +77,7 @@ def test_a_delivery_is_made_whatever_listens(system: System, monkeypatch: pytest
     attempted, finished = (fact for fact in told if fact.name.startswith("delivery."))
     assert isinstance(attempted, facts.Attempted)
     assert (attempted.status, attempted.decision, attempted.late) == (200, Delivered(), False)
-    assert finished == facts.Finished("evt-1", "acme", "acme", "kyc.status_changed", State.DELIVERED, None)
+    assert finished == facts.Finished("evt-1", "acme", "acme", "kyc.status_changed", State.DELIVERED, None, money=False)
 
 
 def test_a_tick_of_the_sweep_is_told(system: System, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ def delivery(
         turn=1,
         number=2,
         started_at=MOMENT,
+        due_at=MOMENT,
         money=True,
         expires_at=MOMENT,
         fast_spent=1,

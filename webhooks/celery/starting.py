@@ -5,13 +5,32 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from celery.signals import worker_init, worker_ready, worker_shutting_down
+from celery.signals import celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
 
 from webhooks import parts
-from webhooks.celery.app import app
+from webhooks.celery.app import SWEEP, app
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
 from webhooks.observing.facts import LedgerAwayAtStart
 from webhooks.process.ending import end
+from webhooks.settings import get_settings
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def _count_for_metrics(sender: Any, **_: Any) -> None:
+    """Count from the beginning, where somebody wants it; what that takes is loaded nowhere else."""
+    if sender.app is app and get_settings().metrics_port:
+        from webhooks.metrics import exporting  # noqa: PLC0415
+
+        exporting.count(sender.hostname)
+
+
+@celeryd_after_setup.connect  # type: ignore[untyped-decorator]
+def _serve_metrics(instance: Any, **_: Any) -> None:
+    """Serve what is counted, once there is a log to say that no port is free; whoever sweeps looks around as well."""
+    if instance.app is app and get_settings().metrics_port:
+        from webhooks.metrics import exporting  # noqa: PLC0415
+
+        exporting.serve(sweeps=SWEEP in app.amqp.queues.consume_from)
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

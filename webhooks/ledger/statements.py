@@ -56,7 +56,7 @@ ELSEWHERE = deliveries.c.event_id != deliveries.c.id
 
 CLAIMED_COLUMNS = (
     *deliveries.c["id", "event_id", "merchant_id", "endpoint_id", "type", "turn", "money"],
-    *deliveries.c["expires_at", "fast_spent", "slow_spent", "slow_since"],
+    *deliveries.c["due_at", "expires_at", "fast_spent", "slow_spent", "slow_since"],
     events.c.body,
     deliveries.c.attempts.label("number"),
     deliveries.c.sending_since.label("started_at"),

@@ -41,9 +41,11 @@ class Attempted(Fact):
     probe: bool
     decision: Decision
     late: bool
+    lag: timedelta  # from its due time to its beginning
+    released: bool  # it was held before, so that its lag says little of the workers
 
     @classmethod
-    def of(cls, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> Attempted:
+    def of(cls, message: Message, delivery: Delivery, attempt: Attempt, decision: Decision, *, late: bool) -> Attempted:
         """Take what may be told."""
         return cls(
             delivery_id=delivery.id,
@@ -59,6 +61,8 @@ class Attempted(Fact):
             probe=attempt.probe,
             decision=decision,
             late=late,
+            lag=max(attempt.started_at - delivery.due_at, timedelta()),  # it may begin a moment too early
+            released=message.slot is not None,
         )
 
 
@@ -73,14 +77,15 @@ class Finished(Fact):
     type: str
     state: State
     reason: Reason | None
+    money: bool | None = None  # None: nobody has looked
 
     @classmethod
     def of(cls, delivery: Delivery, decision: Delivered | Failed) -> Finished:
         """Say how it ended."""
         names = delivery.id, delivery.merchant_id, delivery.endpoint_id, delivery.type
         if isinstance(decision, Failed):
-            return cls(*names, State.FAILED, decision.reason)
-        return cls(*names, State.DELIVERED, None)
+            return cls(*names, State.FAILED, decision.reason, delivery.money)
+        return cls(*names, State.DELIVERED, None, delivery.money)
 
     @classmethod
     def cancelled(cls, message: Message) -> Finished:

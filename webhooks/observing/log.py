@@ -42,6 +42,8 @@ _LEVELS: Mapping[type[Fact], int] = {
             surroundings.EventWaits,
             surroundings.MessageUnbooked,
             surroundings.MessageUnpublished,
+            surroundings.MetricsUnread,
+            surroundings.MetricsUnserved,
             surroundings.RevokeRefused,
             surroundings.StrangersMet,
         ),
@@ -157,6 +159,10 @@ def _around(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one lin
                 f"{'ahead of' if ahead > timedelta() else 'behind'} the ledger's: set it right. Deliveries are signed "
                 "by the ledger's time; countdowns and the times in logs are this machine's"
             )
+        case surroundings.MetricsUnserved(why=why):
+            return f"this process goes on without a port for its metrics: {why}"
+        case surroundings.MetricsUnread(part=part, why=why):
+            return f"what is measured of {part} is left out until it can be read: {why}"
         case surroundings.SinkFailed(sink=sink, why=why):
             return f"{sink} hears nothing of what happens: {why}"
         case _:
@@ -172,7 +178,7 @@ def _as_json(fact: Fact) -> str:
         if value is None or value is False or (field.name == "endpoint_id" and value == told.get("merchant")):
             continue  # a merchant's default endpoint has its id
         if isinstance(value, timedelta):
-            told["ms"] = round(value / timedelta(milliseconds=1))
+            told["lag_ms" if field.name == "lag" else "ms"] = round(value / timedelta(milliseconds=1))
         elif isinstance(value, Delivered | RetryAt | Failed):
             told |= _then(value)
         else:

@@ -18,6 +18,10 @@ class Observers:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = [(sink, Outage()) for sink in sinks]
 
+    def join(self, sink: Sink) -> None:
+        """Have one more hear what happens from now on."""
+        self._sinks.append((sink, Outage()))
+
     def tell(self, fact: Fact) -> None:
         """Say what happened."""
         for sink, trouble in self._sinks:

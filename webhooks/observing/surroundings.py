@@ -110,6 +110,23 @@ class ClockWrong(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsUnserved(Fact):
+    """No port was free on which this process could serve its metrics."""
+
+    name = "metrics.unserved"
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsUnread(Fact):
+    """What is measured of a part cannot be read, for another reason than that it is away; told once until it can."""
+
+    name = "metrics.unread"
+    part: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkFailed(Fact):
     """A sink raised, and heard nothing of what happened; told once until it has worked."""
 
