@@ -15,8 +15,8 @@ from webhooks.celery.app import DELIVERIES
 from webhooks.cli.output import as_json, print_facts, print_json, words
 from webhooks.health import judging
 from webhooks.health.asking import Fault, Questions, ask
+from webhooks.ledger.counting import Overdue
 from webhooks.ledger.leases import Done
-from webhooks.ledger.views import Overdue
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting
 

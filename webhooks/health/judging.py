@@ -12,8 +12,8 @@ from webhooks.celery import broker
 from webhooks.celery.app import DELIVERIES, SLOW, SWEEP, app
 from webhooks.health.asking import Answers, Fault, Questions
 from webhooks.health.workers import Worker, look_at_workers
+from webhooks.ledger.counting import Overdue
 from webhooks.ledger.leases import Done
-from webhooks.ledger.views import Overdue
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from webhooks import parts
 from webhooks.accepting.reading import is_of_an_endpoint
 from webhooks.gate.values import Breaker
-from webhooks.ledger.views import Holding
+from webhooks.ledger.counting import Holding
 from webhooks.model import HeldFor, Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BreakerStanding:
     """How a breaker stands, whose it is (None: of an endpoint that is no more), and how many deliveries are held."""
 
     merchant_id: str | None
@@ -60,10 +60,10 @@ def reset_once(by: Operator, endpoint_id: str) -> Reset:
     return Reset(endpoint_id, held.number, held.stay_for, faster)
 
 
-def show(endpoint_id: str) -> Standing:
+def show(endpoint_id: str) -> BreakerStanding:
     """Return how an endpoint's breaker stands. Raises NotPossible for an endpoint nobody has heard of."""
     held = _holding(endpoint_id)
-    return Standing(owners([endpoint_id])[endpoint_id], parts.gate().show(endpoint_id), held.number)
+    return BreakerStanding(owners([endpoint_id])[endpoint_id], parts.gate().show(endpoint_id), held.number)
 
 
 def owners(endpoint_ids: Sequence[str]) -> dict[str, str | None]:
