@@ -123,7 +123,7 @@ A_WORKERS -= {"celery.worker.control", "redis", "rich", "webhooks.parts", "webho
 A_WORKERS -= {"idna", "webhooks.wire"}  # which addresses may be set
 A_WORKERS |= {"webhooks.celery.tasks", "webhooks.producing", "webhooks.wire.sender"}
 THE_BROKERS = {"celery", "kombu", "webhooks.celery"}
-THE_GATES = {"redis", "webhooks.gate"}
+THE_GATES = {"redis", "webhooks.gate.gate"}
 THE_LEDGERS = {"psycopg2", "pydantic", "sqlalchemy", "webhooks.ledger", "webhooks.settings"}
 
 
@@ -135,6 +135,7 @@ THE_LEDGERS = {"psycopg2", "pydantic", "sqlalchemy", "webhooks.ledger", "webhook
         ("secrets-key", A_WORKERS | THE_BROKERS | THE_GATES),
         ("delivery list", A_WORKERS | THE_BROKERS | THE_GATES),
         ("event refused", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("failed", A_WORKERS | THE_BROKERS | THE_GATES),
         ("audit", A_WORKERS | THE_BROKERS | THE_GATES),
         ("merchant list", A_WORKERS | THE_BROKERS | THE_GATES),
         ("endpoint list", A_WORKERS | THE_BROKERS | THE_GATES),

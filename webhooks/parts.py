@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from webhooks.ledger.acts import Act
     from webhooks.ledger.audit import Audit
     from webhooks.ledger.backlog import Backlog
+    from webhooks.ledger.desk import Desk
     from webhooks.ledger.endpoints import Endpoints
     from webhooks.ledger.leases import Lease, Pulse
     from webhooks.ledger.ledger import Ledger
@@ -126,6 +127,14 @@ def replays() -> Replays:
     from webhooks.ledger.replays import Replays
 
     return Replays(database(), max_age=get_settings().max_age)
+
+
+@once
+def desk() -> Desk:
+    """Return what failed and nobody has dealt with."""
+    from webhooks.ledger.desk import Desk
+
+    return Desk(database())
 
 
 @once

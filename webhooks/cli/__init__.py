@@ -82,6 +82,7 @@ COMMANDS = (
     Later("demo", "The whole job, on servers of the demo's own.", "demo"),
     Later("endpoint", "Send a merchant's events to several addresses.", "endpoints"),
     Later("event", "Look at events, and at those that were refused.", "events"),
+    Later("failed", "What failed and needs a person, money first.", "failed"),
     Later("health", "Judge whether everything goes on, for health checks.", "status"),
     Later("merchant", "Register merchants, their addresses and secrets.", "merchants"),
     Later("secrets-key", "Make a key that encrypts merchants' secrets.", "database", "secrets_key"),
