@@ -87,6 +87,7 @@ COMMANDS = (
     Later("merchant", "Register merchants, their addresses and secrets.", "merchants"),
     Later("secrets-key", "Make a key that encrypts merchants' secrets.", "database", "secrets_key"),
     Later("status", "How things stand, and what is wrong.", "status"),
+    Later("tail", "Attempts as they happen.", "tail"),
 )
 for command in COMMANDS:
     main.add_command(command)

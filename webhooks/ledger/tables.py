@@ -222,4 +222,11 @@ attempts = Table(
     Column("probe", Boolean, nullable=False, server_default="false"),
     _one_of("outcome", Outcome),
     _one_of("ladder", Ladder),
+    # What was attempted of late; a page knows from when to when its attempts are, as they come in that order.
+    Index(
+        "attempts_lately",
+        "started_at",
+        postgresql_using="brin",
+        postgresql_with={"pages_per_range": 16, "autosummarize": "on"},
+    ),
 )
