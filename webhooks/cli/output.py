@@ -49,9 +49,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Print one thing, a fact a line."""
+    for line in facts_in_lines(facts):
+        click.echo(line)
+
+
+def facts_in_lines(facts: Mapping[str, object]) -> list[str]:
+    """Write one thing, a fact a line."""
     width = max(map(len, facts))
-    for name, value in facts.items():
-        click.echo(f"{name:<{width}}  {words(value)}")
+    return [f"{name:<{width}}  {words(value)}" for name, value in facts.items()]
 
 
 def words(value: object) -> str:
