@@ -18,7 +18,8 @@ from webhooks.errors import NotPossible
 from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
 from webhooks.model import State
-from webhooks.operating import deliveries
+from webhooks.operating import deliveries, looking
+from webhooks.operating.looking import Next
 from webhooks.operating.terminal import operator
 from webhooks.process.spans import in_words
 
@@ -49,18 +50,43 @@ def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
         click.echo(f"the next ones: --after {page.next}")
 
 
+@delivery.command("find")
+@click.argument("text")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="As many at most.")
+@as_json
+def find(text: str, limit: int, json_: bool) -> None:
+    """Find deliveries by what support has in hand: a payment_id, an external_id, an event's id; the newest first.
+
+    WEBHOOKS_KEYS says by which fields of their bodies events are found.
+    """
+    found = parts.views().find(text, limit)
+    if json_:
+        print_json([{**asdict(each.delivery), "field": each.field} for each in found])
+        return
+    rows = [
+        (
+            *(each.delivery.id, each.field, each.delivery.merchant_id, each.delivery.endpoint_id, each.delivery.type),
+            *(standing(each.delivery), each.delivery.attempts, each.delivery.accepted_at),
+        )
+        for each in found
+    ]
+    columns = ["delivery", "found by", "merchant", "endpoint", "type", "state", "attempts", "accepted"]
+    print_table(f"{len(rows)} deliveries of events with {text}", columns, rows)
+
+
 @delivery.command("show")
 @delivery_argument
 @as_json
 def show(delivery_id: str, json_: bool) -> None:
-    """Show one delivery, with all its attempts, and what people noted about it."""
-    found, dealings = parts.views().delivery(delivery_id), parts.desk().dealings(delivery_id)
-    facts = asdict(found.delivery)
+    """Show one delivery: its attempts, what comes next, when and why, and what people noted about it."""
+    trail, dealings = looking.delivery(delivery_id), parts.desk().dealings(delivery_id)
+    found, facts = trail.history, asdict(trail.history.delivery)
     if json_:
         journey = [asdict(made) for made in found.attempts]
-        print_json({**facts, "note": found.note, **asdict(dealings), "journey": journey})
+        print_json({**facts, "next": asdict(trail.next), "note": found.note, **asdict(dealings), "journey": journey})
         return
-    print_facts({**{name.replace("_", " "): value for name, value in facts.items()}, "state": standing(found.delivery)})
+    told = {name.replace("_", " "): value for name, value in facts.items()}
+    print_facts({**told, "state": standing(found.delivery), "next": _in_line(trail.next)})
     if found.note:
         click.echo(f"note: {found.note}")
     for note in dealings.notes:
@@ -165,6 +191,11 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
             if told_to_end.is_set():
                 raise click.Abort
     return done
+
+
+def _in_line(coming: Next) -> str:
+    at = f"{words(coming.at)}, in {words(coming.at - datetime.now(UTC))}: " if coming.at else ""
+    return f"{coming.what}; {at}{coming.why}"
 
 
 def standing(item: DeliveryRow) -> str:
