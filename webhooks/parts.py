@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from webhooks.ledger.endpoints import Endpoints
     from webhooks.ledger.leases import Lease, Pulse
     from webhooks.ledger.ledger import Ledger
+    from webhooks.ledger.pings import Pings
     from webhooks.ledger.pruning import Pruning
     from webhooks.ledger.refusals import Refusals
     from webhooks.ledger.replays import Replays
@@ -135,6 +136,14 @@ def desk() -> Desk:
     from webhooks.ledger.desk import Desk
 
     return Desk(database())
+
+
+@once
+def pings() -> Pings:
+    """Return what a test event is sent with."""
+    from webhooks.ledger.pings import Pings
+
+    return Pings(database(), get_settings().cipher)
 
 
 @once
