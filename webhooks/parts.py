@@ -1,13 +1,14 @@
-"""The parts of one process, put together from its settings when they are first needed."""
+"""The parts of one process, put together from its settings when they are first needed, and loaded then as well.
+
+A command that reads the ledger waits neither for Celery nor for what sends; a worker loads all of it when it starts.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from webhooks import ports, producing
+from webhooks import common, producing
 from webhooks.celery import countdowns, lookouts
 from webhooks.celery.app import DELIVERIES, SLOW, app
 from webhooks.celery.lookouts import Lookout
@@ -31,49 +32,95 @@ from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 from webhooks.ledger.taken import Taken
 from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views
-from webhooks.model import Answer, Operator, Refusal, Silence
+from webhooks.model import Operator
 from webhooks.observing.latest import Latest
 from webhooks.process.clocks import WallClock
 from webhooks.process.once import once
-from webhooks.process.strangers import Strangers
-from webhooks.process.waiting import Waits
-from webhooks.release import Release
 from webhooks.settings import get_settings
-from webhooks.sweep import Sighting, Sweep
-from webhooks.wire.sender import Sender, SendingRules
 
-# What producers have of it as well.
-observers, database, ledger = producing.observers, producing.database, producing.ledger
-publisher, accepting = producing.publisher, producing.accepting
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from webhooks.accepting.accepting import Accepting
+    from webhooks.celery.lookouts import Lookout
+    from webhooks.delivery import Courier
+    from webhooks.gate.gate import Gate
+    from webhooks.gate.resilient import ResilientGate
+    from webhooks.ledger.acts import Act
+    from webhooks.ledger.audit import Audit
+    from webhooks.ledger.backlog import Backlog
+    from webhooks.ledger.desk import Desk
+    from webhooks.ledger.endpoints import Endpoints
+    from webhooks.ledger.leases import Lease, Pulse
+    from webhooks.ledger.ledger import Ledger
+    from webhooks.ledger.pings import Pings
+    from webhooks.ledger.pruning import Pruning
+    from webhooks.ledger.refusals import Refusals
+    from webhooks.ledger.replays import Replays
+    from webhooks.ledger.views import Views
+    from webhooks.model import Operator
+    from webhooks.process.waiting import Waits
+    from webhooks.publishing import Publisher
+    from webhooks.release import Release
+    from webhooks.sweep import Sighting, Sweep
+    from webhooks.wire.sender import Sender, SendingRules
+
+
+observers, database = common.observers, common.database
+
+
+def ledger() -> Ledger:
+    """Return the ledger as producers and workers use it."""
+    return producing.ledger()
+
+
+def publisher() -> Publisher:
+    """Return this process's way to the broker."""
+    return producing.publisher()
+
+
+def accepting() -> Accepting:
+    """Return what accepts events."""
+    return producing.accepting()
 
 
 @once
 def backlog() -> Backlog:
     """Return the ledger as the sweep uses it."""
+    from webhooks.ledger.backlog import Backlog
+
     return Backlog(database(), recover_after=get_settings().recover_after)
 
 
 @once
 def sweep_lease() -> Lease:
     """Return what one sweep at a time holds."""
+    from webhooks.ledger.leases import Lease
+
     return Lease(database(), SWEEPING, asking=SOMEBODY_IS_SILENT)
 
 
 @once
 def pulse() -> Pulse:
     """Return what tells whether the ledger lives, and what was last done in it."""
+    from webhooks.ledger.leases import Pulse
+
     return Pulse(database())
 
 
 @once
 def endpoints() -> Endpoints:
     """Return where events go."""
+    from webhooks.ledger.endpoints import Endpoints
+
     return Endpoints(database(), get_settings().cipher)
 
 
 @once
 def views() -> Views:
     """Return the ledger as operators see it."""
+    from webhooks.ledger.views import Views
+
     return Views(database())
 
 
@@ -97,6 +144,8 @@ def gauging() -> Gauging:
 @once
 def gate() -> Gate:
     """Return the gate to every merchant."""
+    from webhooks.gate.gate import Gate
+
     settings = get_settings()
     return Gate(settings.gate_url, settings.breaker, namespace=settings.namespace, observers=observers())
 
@@ -104,30 +153,40 @@ def gate() -> Gate:
 @once
 def resilient_gate() -> ResilientGate:
     """Return the gate as workers use it: they go on without it when Redis is away."""
+    from webhooks.gate.resilient import ResilientGate
+
     return ResilientGate(gate(), observers=observers())
 
 
 @once
 def replays() -> Replays:
     """Return what sends deliveries again, and cancels them."""
+    from webhooks.ledger.replays import Replays
+
     return Replays(database(), max_age=get_settings().max_age)
 
 
 @once
 def desk() -> Desk:
     """Return what failed and nobody has dealt with."""
+    from webhooks.ledger.desk import Desk
+
     return Desk(database())
 
 
 @once
 def pings() -> Pings:
     """Return what a test event is sent with."""
+    from webhooks.ledger.pings import Pings
+
     return Pings(database(), get_settings().cipher)
 
 
 @once
 def pruning() -> Pruning:
     """Return what forgets long finished deliveries."""
+    from webhooks.ledger.pruning import Pruning
+
     settings = get_settings()
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
 
@@ -146,17 +205,23 @@ def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:
 @once
 def audit() -> Audit:
     """Return the operators' record."""
+    from webhooks.ledger.audit import Audit
+
     return Audit(database())
 
 
 @once
 def refusals() -> Refusals:
     """Return the record of events by name that were refused."""
+    from webhooks.ledger.refusals import Refusals
+
     return Refusals(database())
 
 
 def sending_rules() -> SendingRules:
     """Return what may be sent to, and for how long."""
+    from webhooks.wire.sender import SendingRules
+
     settings = get_settings()
     return SendingRules(
         deadline=settings.deadline,
@@ -171,26 +236,17 @@ def sending_rules() -> SendingRules:
 @once
 def sender() -> Sender:
     """Return what POSTs."""
+    from webhooks.wire.sender import Sender
+
     return Sender(sending_rules())
 
 
 @once
 def waits() -> Waits:
     """Return who of this process waits for a merchant."""
+    from webhooks.process.waiting import Waits
+
     return Waits()
-
-
-@dataclass(frozen=True, slots=True)
-class _Awaited:
-    """A sender whose waiting is seen: a worker gives the place of an attempt that waits for long to another."""
-
-    sender: ports.Sender
-    waits: Waits
-
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Silence | Refusal:
-        """POST, and return what came of it."""
-        with self.waits.one():
-            return self.sender.post(url, headers, body)
 
 
 @once
@@ -208,11 +264,15 @@ def lookout() -> Lookout:
 @once
 def courier() -> Courier:
     """Return what carries this process's deliveries."""
+    from webhooks.delivery import Courier
+    from webhooks.process.strangers import Strangers
+    from webhooks.wire.awaited import Awaited
+
     horizon = get_settings().horizon
     return Courier(
         ledger=ledger(),
         gate=resilient_gate(),
-        sender=_Awaited(sender(), waits()),
+        sender=Awaited(sender(), waits()),
         ladders=get_settings().ladders,
         publisher=publisher(),
         release=release(),
@@ -228,6 +288,8 @@ def courier() -> Courier:
 @once
 def sweeper() -> Sweep:
     """Return this process's sweep."""
+    from webhooks.sweep import Sweep
+
     settings = get_settings()
     return Sweep(
         lease=sweep_lease(),
@@ -251,4 +313,6 @@ def _look_at_deliveries() -> Sighting:
 @once
 def release() -> Release:
     """Return what lets held deliveries go."""
+    from webhooks.release import Release
+
     return Release(resilient_gate(), backlog(), publisher(), observers())

@@ -9,27 +9,13 @@ from typing import Any
 
 from webhooks.accepting.accepting import Accepting
 from webhooks.accepting.bursts import Bursts
-from webhooks.celery import messages, watchers
+from webhooks.celery import messages
+from webhooks.common import database, observers
 from webhooks.ledger import guest
-from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
-from webhooks.observing import log
-from webhooks.observing.observers import Observers
 from webhooks.process.once import once
 from webhooks.publishing import Publisher
 from webhooks.settings import get_settings
-
-
-@once
-def observers() -> Observers:
-    """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.write, watchers.hear])
-
-
-@once
-def database() -> Database:
-    """Return the way to PostgreSQL."""
-    return Database(get_settings().database_url.get_secret_value(), observers=observers())
 
 
 @once

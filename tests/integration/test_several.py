@@ -68,10 +68,15 @@ def test_merchants_are_shown_with_their_other_endpoints() -> None:
     }
     assert shown["acme"]["held"] == {"breaker": 1, "lane": 1}
     assert (shown["acme"]["url"], shown["named"]["url"], shown["named"]["has_secret"]) == (f"{URL}/acme", None, None)
-    assert shown["one"].keys() == FACTS | {"held"}
+    assert shown["one"].keys() == FACTS | {"held", "failed", "breaker", "last_hour", "last_day", "last_answers"}
     lines = run("merchant", "show", "acme").stdout.splitlines()
     assert "endpoints              ep_a, ep_b" in lines
     assert "held                   1 for breaker, 1 for lane" in lines
+    assert [(each["id"], each["held"]) for each in shown["acme"]["of_endpoints"]] == [
+        ("acme", {"breaker": 1}),
+        ("ep_a", {"lane": 1}),
+        ("ep_b", {}),
+    ]
     assert "endpoints" not in run("merchant", "show", "one").stdout
 
 

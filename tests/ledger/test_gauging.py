@@ -75,13 +75,14 @@ def test_overdue_is_what_should_have_been_sent(system: System) -> None:
         (PAID, "", 1),
         (KYC, "", 0),
         (PAID, "reason = 'cancelled'", 0),
-        (PAID, "finished_at = now() - interval '25 hours'", 0),
+        (PAID, "finished_at = now() - interval '25 hours'", 1),
+        (PAID, "dismissed_at = now()", 0),
     ],
 )
-def test_failed_money_needs_a_person_for_a_day(
+def test_failed_money_needs_a_person_until_it_is_dealt_with(
     system: System, event: dict[str, str], change: str, counted: int
 ) -> None:
-    """What an operator has cancelled needs nobody, nor what is no money."""
+    """What an operator has cancelled or dismissed needs nobody, nor what is no money."""
     accept("acme", "evt-1", **event)
     system.sql("UPDATE deliveries SET state = 'failed', reason = 'expired', finished_at = now(), sweep_at = NULL")
     if change:
@@ -114,7 +115,7 @@ def test_accepted_events_are_counted_by_the_server(system: System) -> None:
     ("statement", "index"),
     [
         (gauging._OVERDUE, r"deliveries_to_sweep .*\n.*Index Cond: \(sweep_at"),
-        (gauging._MONEY_FAILED, "deliveries_to_prune"),
+        (gauging._MONEY_FAILED, "deliveries_on_desk"),
         (gauging._MOST_HELD, "deliveries_(held|to_probe)"),
         (gauging._HELD, "deliveries_(held|to_probe)"),
     ],

@@ -12,6 +12,7 @@ from webhooks.celery.app import celery_settings
 from webhooks.errors import SettingsError, WebhooksError
 from webhooks.process.ending import end
 from webhooks.settings import get_settings
+from webhooks.wire import sender as _sender  # noqa: F401 - where the extra was left out that sends, it is said first
 
 
 def _check_settings(context: click.Context, _option: click.Parameter, _value: object) -> None:

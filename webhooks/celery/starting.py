@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from importlib import import_module
 from typing import Any
 
 from celery.signals import celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
@@ -31,6 +32,13 @@ def _serve_metrics(instance: Any, **_: Any) -> None:
         from webhooks.metrics import exporting  # noqa: PLC0415
 
         exporting.serve(sweeps=SWEEP in app.amqp.queues.consume_from)
+
+
+# What a worker's parts are made of: it is loaded here, and not while the first message waits.
+for _name in ("celery.countdowns", "celery.lookouts", "delivery", "gate.resilient", "ledger.backlog", "ledger.leases"):
+    import_module(f"webhooks.{_name}")
+for _name in ("ledger.pruning", "ledger.replays", "process.strangers", "release", "sweep", "wire.awaited"):
+    import_module(f"webhooks.{_name}")
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

@@ -1,22 +1,42 @@
-"""The operators' command, `webhooks`. Each file here is one noun."""
+"""The operators' command, `webhooks`. Each file here is one noun, and is loaded when its command is typed."""
 
 from __future__ import annotations
 
+import gc
+from importlib import import_module
 from typing import Any
 
 import click
 
-from webhooks.cli.audit import audit
-from webhooks.cli.breakers import breaker
-from webhooks.cli.database import db, secrets_key
-from webhooks.cli.deliveries import delivery
-from webhooks.cli.demo import demo
-from webhooks.cli.endpoints import endpoint
-from webhooks.cli.events import event
-from webhooks.cli.failed import failed
-from webhooks.cli.merchants import merchant
-from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
+from webhooks.process.ending import needing
+
+_EXIT = """\b
+Exit status:
+  0  it is done, or all is well
+  1  it was refused, a part is away, or something is wrong
+  2  it was mistyped, or a setting is wrong
+
+Moments are printed in UTC. Completion by the shell:
+eval "$(_WEBHOOKS_COMPLETE=bash_source webhooks)", or zsh_source, fish_source."""
+
+
+class Later(click.Command):
+    """A command whose module is loaded when it is typed: until then there is its name, and what the help says of it."""
+
+    def __init__(self, name: str, help_: str, module: str, attribute: str = "") -> None:
+        super().__init__(name, short_help=help_)
+        self._where = f"webhooks.cli.{module}", attribute or name
+
+    def load(self) -> click.Command:
+        """Return the command itself."""
+        module, attribute = self._where
+        with needing("operate"):
+            loaded: click.Command = getattr(import_module(module), attribute)
+        if not gc.isenabled():  # `__main__` has switched it off
+            gc.freeze()
+            gc.enable()  # a command may run for long
+        return loaded
 
 
 class Command(click.Group):
@@ -32,6 +52,13 @@ class Command(click.Group):
                 ctx.exit(2)
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Load the command that is typed."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Later) else command, rest
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
@@ -41,11 +68,26 @@ class Command(click.Group):
             ctx.exit(2 if isinstance(error, SettingsError) else 1)
 
 
-@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT)
 @click.version_option(package_name="webhook-delivery-worker")
 def main() -> None:
     """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, endpoint, delivery, failed, event, breaker, status, health, audit, db, demo, secrets_key):
+COMMANDS = (
+    Later("audit", "What operators did by hand: who, when, what and why.", "audit"),
+    Later("breaker", "Look at breakers, and reset them.", "breakers"),
+    Later("db", "Set up the ledger's tables.", "database"),
+    Later("delivery", "Look at deliveries, send them again, or cancel them.", "deliveries"),
+    Later("demo", "The whole job, on servers of the demo's own.", "demo"),
+    Later("endpoint", "Send a merchant's events to several addresses.", "endpoints"),
+    Later("event", "Look at events, and at those that were refused.", "events"),
+    Later("failed", "What failed and needs a person, money first.", "failed"),
+    Later("health", "Judge whether everything goes on, for health checks.", "status"),
+    Later("merchant", "Register merchants, their addresses and secrets.", "merchants"),
+    Later("secrets-key", "Make a key that encrypts merchants' secrets.", "database", "secrets_key"),
+    Later("status", "How things stand, and what is wrong.", "status"),
+    Later("tail", "Attempts as they happen.", "tail"),
+)
+for command in COMMANDS:
     main.add_command(command)

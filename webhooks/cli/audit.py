@@ -11,7 +11,7 @@ from webhooks.cli.output import as_json, print_json, print_table
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most.")
 @click.option("--after", type=int, metavar="NUMBER", help="Go on behind the line with this id.")
 @as_json
 def audit(limit: int, after: int | None, json_: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,7 +14,7 @@ import click
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.output import print_facts, print_json
 from webhooks.errors import AnswerLost, NotPossible
-from webhooks.model import KEEP, Changes, Endpoint, HeldFor
+from webhooks.model import KEEP, Changes, Endpoint
 from webhooks.operating import endpoints
 from webhooks.operating.endpoints import Placed
 from webhooks.operating.terminal import operator
@@ -249,11 +249,6 @@ def facts(facts: dict[str, object], json_: bool) -> None:
         print_json(facts)
     else:
         print_facts({name.replace("_", " "): _in_a_line(value) for name, value in facts.items()})
-
-
-def listed(held: Mapping[HeldFor, int]) -> str:
-    """Write how many are held for what."""
-    return ", ".join(f"{count} for {what}" for what, count in sorted(held.items())) or "none"
 
 
 def _in_a_line(value: object) -> object:

@@ -30,9 +30,14 @@ def upgrade(json_: bool) -> None:
 
 
 @click.command("secrets-key")
-def secrets_key() -> None:
+@as_json
+def secrets_key(json_: bool) -> None:
     """Make a key for WEBHOOKS_SECRETS_KEY, which encrypts merchants' secrets at rest.
 
     To rotate, put the new key before the old one, separated by a comma.
     """
-    click.echo(Fernet.generate_key().decode())
+    key = Fernet.generate_key().decode()
+    if json_:
+        print_json({"secrets_key": key})
+    else:
+        click.echo(key)

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 import click
 
 from webhooks import parts
+from webhooks.cli.choosing import narrowed, narrowed_by_state, paged
 from webhooks.cli.interrupts import held_back
-from webhooks.cli.names import MerchantId
-from webhooks.cli.output import as_json, print_facts, print_json, print_table, words
+from webhooks.cli.names import DeliveryId, delivery_argument
+from webhooks.cli.output import as_json, print_facts, print_json, print_table, progress, words
 from webhooks.cli.verdicts import conclude
 from webhooks.errors import NotPossible
 from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
-from webhooks.model import Reason, State
-from webhooks.operating import deliveries
+from webhooks.model import State
+from webhooks.operating import deliveries, looking
+from webhooks.operating.looking import Next
 from webhooks.operating.terminal import operator
 from webhooks.process.spans import in_words
-
-
-class Moment(click.ParamType[datetime]):
-    """A moment: `2026-01-31`, `2026-01-31T12:00`, UTC unless a zone is given."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read ISO 8601."""
-        try:
-            moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a moment such as 2026-01-31 or 2026-01-31T12:00", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-class Word(click.ParamType[StrEnum]):
-    """One of the words of an enumeration."""
-
-    name = "word"
-
-    def __init__(self, words: type[StrEnum]) -> None:
-        self._words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
-        """Read the word, or name those that there are."""
-        try:
-            return self._words(value)
-        except ValueError:
-            self.fail(f"{value!r} is not one of {', '.join(self._words)}", param, ctx)
 
 
 @click.group()
@@ -60,25 +29,10 @@ def delivery() -> None:
     """Look at deliveries, send them again, or cancel them."""
 
 
-def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose deliveries; they are the fields of `Wanted`."""
-    options = [
-        click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's."),
-        click.option("--reason", type=Word(Reason), help="Only what failed for this reason."),
-        click.option("--type", help="Only events of this type."),
-        click.option("--since", type=Moment(), help="Accepted at this moment or later."),
-        click.option("--until", type=Moment(), help="Accepted before this moment."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @delivery.command("list")
-@_narrowed
-@click.option("--state", type=Word(State), help="Only what is in this state.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--after", metavar="ID", help="Go on behind this delivery, with the same options.")
+@narrowed
+@narrowed_by_state
+@paged("ID")
 @as_json
 def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
     """List deliveries, the newest first."""
@@ -96,18 +50,43 @@ def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
         click.echo(f"the next ones: --after {page.next}")
 
 
+@delivery.command("find")
+@click.argument("text")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="As many at most.")
+@as_json
+def find(text: str, limit: int, json_: bool) -> None:
+    """Find deliveries by what support has in hand: a payment_id, an external_id, an event's id; the newest first.
+
+    WEBHOOKS_KEYS says by which fields of their bodies events are found.
+    """
+    found = parts.views().find(text, limit)
+    if json_:
+        print_json([{**asdict(each.delivery), "field": each.field} for each in found])
+        return
+    rows = [
+        (
+            *(each.delivery.id, each.field, each.delivery.merchant_id, each.delivery.endpoint_id, each.delivery.type),
+            *(standing(each.delivery), each.delivery.attempts, each.delivery.accepted_at),
+        )
+        for each in found
+    ]
+    columns = ["delivery", "found by", "merchant", "endpoint", "type", "state", "attempts", "accepted"]
+    print_table(f"{len(rows)} deliveries of events with {text}", columns, rows)
+
+
 @delivery.command("show")
-@click.argument("delivery_id")
+@delivery_argument
 @as_json
 def show(delivery_id: str, json_: bool) -> None:
-    """Show one delivery, with all its attempts, and what people noted about it."""
-    found, dealings = parts.views().delivery(delivery_id), parts.desk().dealings(delivery_id)
-    facts = asdict(found.delivery)
+    """Show one delivery: its attempts, what comes next, when and why, and what people noted about it."""
+    trail, dealings = looking.delivery(delivery_id), parts.desk().dealings(delivery_id)
+    found, facts = trail.history, asdict(trail.history.delivery)
     if json_:
         journey = [asdict(made) for made in found.attempts]
-        print_json({**facts, "note": found.note, **asdict(dealings), "journey": journey})
+        print_json({**facts, "next": asdict(trail.next), "note": found.note, **asdict(dealings), "journey": journey})
         return
-    print_facts({**{name.replace("_", " "): value for name, value in facts.items()}, "state": standing(found.delivery)})
+    told = {name.replace("_", " "): value for name, value in facts.items()}
+    print_facts({**told, "state": standing(found.delivery), "next": _in_line(trail.next)})
     if found.note:
         click.echo(f"note: {found.note}")
     for note in dealings.notes:
@@ -133,7 +112,7 @@ def show(delivery_id: str, json_: bool) -> None:
 
 
 @delivery.command("cancel")
-@click.argument("delivery_ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("delivery_ids", nargs=-1, required=True, type=DeliveryId(), metavar="ID…")
 @click.option("--why", required=True, help="The reason, for the audit.")
 @as_json
 def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
@@ -143,8 +122,8 @@ def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
 
 
 @delivery.command("replay")
-@click.argument("delivery_ids", nargs=-1, metavar="[ID…]")
-@_narrowed
+@click.argument("delivery_ids", nargs=-1, type=DeliveryId(), metavar="[ID…]")
+@narrowed
 @click.option("--again", is_flag=True, help="Also what was delivered.")
 @click.option("--cancelled", is_flag=True, help="Also those of the named ones that an operator cancelled.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent again, and change nothing.")
@@ -166,7 +145,7 @@ def replay(
     """
     wanted = Wanted(**narrowed)
     if bool(delivery_ids) is (wanted != Wanted()):
-        raise NotPossible("name deliveries, or choose them by --merchant, --reason, --type, --since and --until")
+        raise NotPossible("name deliveries, or choose them by --merchant, --reason, --type, --since …; see --help")
     if cancelled and not delivery_ids:
         raise NotPossible("--cancelled goes with ids; to choose what was cancelled by options: --reason cancelled")
     if why is None and not dry_run:
@@ -205,13 +184,18 @@ def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, 
 def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int, why: str | None) -> int:
     """Replay what had finished when the command began. Ctrl-C waits for the end of a batch."""
     done = 0
-    with held_back() as told_to_end, click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
+    with held_back() as told_to_end, progress("replaying", total) as bar:
         for batch in deliveries.replay_some(operator(why), wanted, again=again, began=began):
             done += batch
             bar.update(batch)
             if told_to_end.is_set():
                 raise click.Abort
     return done
+
+
+def _in_line(coming: Next) -> str:
+    at = f"{words(coming.at)}, in {words(coming.at - datetime.now(UTC))}: " if coming.at else ""
+    return f"{coming.what}; {at}{coming.why}"
 
 
 def standing(item: DeliveryRow) -> str:

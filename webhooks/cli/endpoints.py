@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from webhooks import parts
-from webhooks.cli import changing
+from webhooks.cli import changing, looks
 from webhooks.cli.changing import why_option
 from webhooks.cli.names import MerchantId, endpoint_argument, merchant_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
-from webhooks.operating import endpoints, pinging
+from webhooks.operating import endpoints, looking, pinging
 from webhooks.operating.pinging import Pinged
 from webhooks.operating.terminal import operator
 from webhooks.wire.deadline import Phase
@@ -186,7 +186,14 @@ def list_(merchant_id: str | None, json_: bool) -> None:
 @endpoint_argument
 @as_json
 def show(endpoint_id: str, json_: bool) -> None:
-    """Show one endpoint, and how many of its deliveries are held. Secrets and values of headers are never shown."""
-    found = parts.endpoints().get(endpoint_id)
-    held = parts.views().count_held_at(endpoint_id)
-    changing.show(found, json_, held=held if json_ else changing.listed(held))
+    """Show one endpoint: its breaker, how it has answered of late, what it holds and what failed.
+
+    Secrets and values of headers are never shown.
+    """
+    look = looking.endpoint(endpoint_id)
+    if json_:
+        how = {"breaker": looks.breaker_as_json(look), **looks.as_json(look.performance)}
+        print_json({**asdict(look.endpoint), **how, "last_answers": looks.last_as_json(look)})
+        return
+    changing.show(look.endpoint, json_, breaker=looks.breaker_of(look), **looks.in_lines(look.performance))
+    looks.print_last(look)

@@ -76,7 +76,7 @@ def replay(event_id: str, endpoint_id: str | None, cancelled: bool, why: str, js
 
 
 @event.command("refused")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most.")
 @click.option("--after", type=int, metavar="NUMBER", help="Go on behind the line with this id.")
 @as_json
 def refused(limit: int, after: int | None, json_: bool) -> None:

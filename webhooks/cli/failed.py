@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import click
 
 from webhooks import parts
-from webhooks.cli.deliveries import Word
+from webhooks.cli.choosing import Word
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.names import MerchantId
-from webhooks.cli.output import as_json, print_json, print_table
+from webhooks.cli.output import as_json, print_json, print_table, progress
 from webhooks.cli.verdicts import conclude
 from webhooks.errors import NotPossible
 from webhooks.ledger.desk import OnDesk
@@ -26,9 +25,7 @@ from webhooks.operating.terminal import operator
 _SHOWN = 20  # refusals of a whole group that are printed one by one
 
 _merchant = click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's.")
-_reason = click.option(
-    "--reason", type=Word(Reason), metavar="REASON", help=f"Only what failed for this reason: {', '.join(Reason)}."
-)
+_reason = click.option("--reason", type=Word(Reason), help="Only what failed for this reason.")
 _named = click.argument("delivery_ids", nargs=-1, metavar="[ID…]")
 _why = click.option("--why", required=True, help="The reason, for the audit.")
 
@@ -70,7 +67,7 @@ def _groups(json_: bool) -> None:
 @_reason
 @click.option("--money/--no-money", default=None, help="Only what is money, or only what is not.")
 @click.option("--all", "all_", is_flag=True, help="Also what was dismissed, or cancelled by an operator.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most.")
 @click.option("--after", metavar="PLACE", help="Go on behind this place, which a page before named.")
 @as_json
 def list_(
@@ -165,7 +162,7 @@ def _conclude_group(
     """Do it batch by batch, print how many it was, and exit 1 when one was refused. Ctrl-C waits for a batch's end."""
     number, refused = 0, list[Verdict]()
     total = parts.desk().count(wanted)
-    with held_back() as told_to_end, click.progressbar(length=total, label="working", file=sys.stderr) as bar:
+    with held_back() as told_to_end, progress("working", total) as bar:
         for verdicts in deed(by, wanted):
             number += len(done(verdicts))
             refused += [verdict for verdict in verdicts if verdict.refused is not None]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, for commands that must not be cut off from an answer."""
+"""Ctrl-C and SIGTERM, for commands that must not be cut off from an answer, and for those that go on until then."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def held_back() -> Iterator[threading.Event]:
     finally:
         for how, handler in zip(signals, before, strict=True):
             signal.signal(how, handler)
+
+
+@contextmanager
+def ending_well() -> Iterator[None]:
+    """Let a wish to end be the end of the block: whoever only looks is not cut off from anything."""
+
+    def told(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, told)
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from webhooks import parts
-from webhooks.cli import changing
+from webhooks.cli import changing, looks
 from webhooks.cli.changing import why_option
 from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, print_json, print_table
 from webhooks.ledger.endpoints import unknown
 from webhooks.model import Endpoint
-from webhooks.operating import endpoints
+from webhooks.operating import endpoints, looking
 from webhooks.operating.terminal import operator
 
 
@@ -130,9 +130,20 @@ def _paused(found: Sequence[Endpoint]) -> bool | str:
 @merchant_argument
 @as_json
 def show(merchant_id: str, json_: bool) -> None:
-    """Show one merchant, its other endpoints, and how many of its deliveries are held."""
-    held = parts.views().count_held(merchant_id)
-    found = parts.endpoints().of(merchant_id)
-    if not found:
-        raise unknown(merchant_id, held=sum(held.values()))
-    changing.facts({**_told(merchant_id, found), "held": held if json_ else changing.listed(held)}, json_)
+    """Show one merchant: how its endpoints have answered of late, their breakers, what they hold and what failed."""
+    performance, each = looking.merchant(merchant_id)
+    if not each:
+        raise unknown(merchant_id, held=sum(parts.views().count_held(merchant_id).values()))
+    told = _told(merchant_id, [look.endpoint for look in each])
+    default = next((look for look in each if look.endpoint.id == merchant_id), None)
+    if json_:
+        of_endpoints = {"of_endpoints": looks.each_as_json(each)} if "endpoints" in told else {}
+        how = {"breaker": default and looks.breaker_as_json(default), **looks.as_json(performance)}
+        print_json({**told, **how, "last_answers": looks.last_as_json(default), **of_endpoints})
+        return
+    lines = {"breaker": default and looks.breaker_of(default), **looks.in_lines(performance)}
+    changing.facts({**told, **lines}, json_)
+    if "endpoints" in told:
+        looks.print_each(each)
+    elif default:
+        looks.print_last(default)

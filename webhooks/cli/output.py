@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -21,8 +21,19 @@ as_json = click.option("--json", "json_", is_flag=True, help="Print JSON, for pr
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; moments are ISO 8601, durations seconds."""
+    """Print a value as JSON; moments are ISO 8601 in UTC, durations seconds."""
     click.echo(json.dumps(value, default=_to_json, ensure_ascii=False, indent=2))
+
+
+def print_json_line(value: object) -> None:
+    """Print a value as JSON in one line, at once: whoever reads a pipe waits for it."""
+    click.echo(json.dumps(value, default=_to_json, ensure_ascii=False))
+    sys.stdout.flush()
+
+
+def progress(label: str, length: int) -> Any:
+    """Return a bar for what takes long; it is on stderr, and where nobody looks at a terminal there is none."""
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty())
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -38,9 +49,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Print one thing, a fact a line."""
+    for line in facts_in_lines(facts):
+        click.echo(line)
+
+
+def facts_in_lines(facts: Mapping[str, object]) -> list[str]:
+    """Write one thing, a fact a line."""
     width = max(map(len, facts))
-    for name, value in facts.items():
-        click.echo(f"{name:<{width}}  {words(value)}")
+    return [f"{name:<{width}}  {words(value)}" for name, value in facts.items()]
 
 
 def words(value: object) -> str:
@@ -51,7 +67,7 @@ def words(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case datetime():
-            return f"{value:%Y-%m-%d %H:%M:%S}"
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         case timedelta():
             return in_words(value)
         case _:
@@ -60,7 +76,7 @@ def words(value: object) -> str:
 
 def _to_json(value: object) -> Any:
     writers: dict[type, Callable[[Any], object]] = {
-        datetime: datetime.isoformat,
+        datetime: lambda moment: moment.astimezone(UTC).isoformat(),
         timedelta: timedelta.total_seconds,
         tuple: list,
     }

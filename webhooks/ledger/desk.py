@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from webhooks.errors import NotPossible
 from webhooks.ledger import failures
 from webhooks.ledger.acts import Rows
-from webhooks.ledger.failures import BEHIND, KEPT, OPEN
+from webhooks.ledger.failures import BEHIND, ON_RECORD, OPEN
 from webhooks.ledger.replays import Verdict
 from webhooks.ledger.rows import Page
 from webhooks.ledger.tables import deliveries
@@ -159,7 +159,7 @@ class Desk:
 
     def count(self, wanted: OnDesk) -> int:
         """Return how many such failed deliveries there are."""
-        return int(self._read(failures.COUNTED.where(*_matching(wanted)))[0].number)
+        return int(self._read(failures.COUNT_ON_DESK.where(*_matching(wanted)))[0].number)
 
     def dealings(self, delivery_id: str) -> Dealings:
         """Return what people had to do with a delivery; nothing, where there is none."""
@@ -216,7 +216,7 @@ def _matching(wanted: OnDesk) -> list[Any]:
     equal = [deliveries.c[name] == value for name, value in narrowed.items() if value is not None]
     if wanted.failed_before is not None:
         equal.append(deliveries.c.finished_at < wanted.failed_before)
-    return [KEPT if wanted.all else OPEN, *equal]
+    return [ON_RECORD if wanted.all else OPEN, *equal]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -32,12 +32,12 @@ from webhooks.ledger.tables import attempts, deliveries, notes
 from webhooks.ledger.transitions import NOW, the
 from webhooks.model import Reason, State
 
-KEPT = and_(deliveries.c.state == State.FAILED, not_(deliveries.c.pruned))
+ON_RECORD = and_(deliveries.c.state == State.FAILED, not_(deliveries.c.pruned))
 DISMISSED = func.coalesce(deliveries.c.dismissed_at >= deliveries.c.finished_at, False)
 SEEN = func.coalesce(deliveries.c.seen_at >= deliveries.c.finished_at, False)
 # In the words of the index, which holds these and no others.
 OPEN = and_(
-    KEPT,
+    ON_RECORD,
     deliveries.c.reason != Reason.CANCELLED,
     or_(deliveries.c.dismissed_at.is_(None), deliveries.c.dismissed_at < deliveries.c.finished_at),
 )
@@ -129,7 +129,7 @@ def listed(*which: ColumnElement[bool]) -> Select[Any]:
     return _LISTED.select_from(of_them).order_by(*NEWEST)
 
 
-COUNTED = select(func.count(deliveries.c.id).label("number"))
+COUNT_ON_DESK = select(func.count(deliveries.c.id).label("number"))
 
 # Behind a place in that order.
 BEHIND = tuple_(*_ORDER) < tuple_(the("money"), the("finished_at", DateTime(timezone=True)), the("id"))

@@ -9,12 +9,12 @@ from datetime import timedelta
 from sqlalchemy import Integer, Interval, and_, func, literal_column, select
 
 from webhooks.ledger.database import Database
+from webhooks.ledger.failures import OPEN
 from webhooks.ledger.tables import deliveries
 from webhooks.ledger.transitions import HELD, NOW, WAITING, the
-from webhooks.model import HeldFor, Reason, State
+from webhooks.model import HeldFor
 
 LATE = timedelta(minutes=1)  # past its due time, before a delivery counts as overdue
-RECENT = timedelta(days=1)
 
 _NUMBER = func.count().label("number")
 
@@ -42,14 +42,7 @@ _OVERDUE = select(
     func.max(NOW - deliveries.c.due_at).label("oldest"),
 ).where(_IS_DUE)
 
-# What an operator has cancelled needs nobody any more.
-_MONEY_FAILED = select(_NUMBER).where(
-    deliveries.c.state == State.FAILED,
-    deliveries.c.finished_at > NOW - RECENT,
-    ~deliveries.c.pruned,
-    deliveries.c.money,
-    deliveries.c.reason != Reason.CANCELLED,
-)
+_MONEY_FAILED = select(_NUMBER).where(OPEN, deliveries.c.money)
 
 # The server's own count of the rows that ever came into the table, those of transactions that were taken back as well.
 _ACCEPTED = select(func.pg_stat_get_tuples_inserted(literal_column("'events'::regclass")).label("number"))
@@ -57,7 +50,7 @@ _ACCEPTED = select(func.pg_stat_get_tuples_inserted(literal_column("'events'::re
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """How much there is: deliveries held for what, and at how many endpoints; overdue ones; failed ones of money.
+    """How much there is: deliveries held for what, and at how many endpoints; overdue ones; of money, those on the desk.
 
     `most_held` are the endpoints with the most held deliveries. `oldest` is the longest time past a due time.
     `accepted` counts events since the server began to count, about.

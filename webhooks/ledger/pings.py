@@ -50,6 +50,7 @@ class Pings:
                 number=1,
                 started_at=now,
                 money=False,
+                due_at=now,
                 expires_at=now,
                 fast_spent=0,
                 slow_spent=0,

@@ -259,6 +259,13 @@ attempts = Table(
     Column("endpoint_id", Text),  # none has what the release before has written down
     _one_of("outcome", Outcome),
     _one_of("ladder", Ladder),
+    # What was attempted of late; a page knows from when to when its attempts are, as they come in that order.
+    Index(
+        "attempts_lately",
+        "started_at",
+        postgresql_using="brin",
+        postgresql_with={"pages_per_range": 16, "autosummarize": "on"},
+    ),
     # How an endpoint answers of late, and who was answered what; a 2xx is no question.
     Index("attempts_at_endpoint", "endpoint_id", "started_at", postgresql_where=text("endpoint_id IS NOT NULL")),
     Index("attempts_answered", "status", "started_at", postgresql_where=text("outcome <> 'delivered'")),

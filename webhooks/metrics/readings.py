@@ -55,7 +55,7 @@ def _stock(stock: Stock) -> Iterable[Metric]:
     yield _gauge("overdue_deliveries", "Deliveries that nobody has sent a minute after their due time.", stock.overdue)
     oldest_s = stock.oldest.total_seconds()
     yield _gauge("overdue_oldest_seconds", "How long the oldest unsent delivery is past its due time.", oldest_s)
-    failed = "Money deliveries that failed within a day, not cancelled, and have not been replayed."
+    failed = "Money deliveries that failed and nobody has dealt with: neither replayed, nor dismissed, nor cancelled."
     yield _gauge("failed_money_deliveries", failed, stock.money_failed)
     accepted = "Events accepted, as PostgreSQL counts inserted rows; those of rolled back transactions too."
     yield CounterMetricFamily("webhooks_events_accepted", accepted, stock.accepted)
