@@ -50,7 +50,7 @@ _ACCEPTED = select(func.pg_stat_get_tuples_inserted(literal_column("'events'::re
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """How much there is: deliveries held for what, and at how many endpoints; overdue ones; of money, those on the desk.
+    """How much there is: deliveries held for what, and at how many endpoints; overdue; of money, those on the desk.
 
     `most_held` are the endpoints with the most held deliveries. `oldest` is the longest time past a due time.
     `accepted` counts events since the server began to count, about.
