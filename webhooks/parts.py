@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from webhooks.ledger.pruning import Pruning
     from webhooks.ledger.refusals import Refusals
     from webhooks.ledger.replays import Replays
+    from webhooks.ledger.tallying import Tallying
     from webhooks.ledger.views import Views
     from webhooks.model import Operator
     from webhooks.process.waiting import Waits
@@ -153,6 +154,14 @@ def pruning() -> Pruning:
 
     settings = get_settings()
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
+
+
+@once
+def tallying() -> Tallying:
+    """Return what counts the minutes."""
+    from webhooks.ledger.tallying import Tallying
+
+    return Tallying(database())
 
 
 def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from webhooks import parts
 from webhooks.celery.app import PRUNE, TICK, app
 from webhooks.errors import LedgerFault, Unavailable
-from webhooks.observing import facts
+from webhooks.observing import facts, surroundings
 from webhooks.settings import get_settings
 
 _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
@@ -27,7 +27,8 @@ def sweep() -> None:
 
 @app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
-    """Forget the bodies and attempts of long finished deliveries, in small batches."""
+    """Count the minutes that are over; forget bodies and attempts of long finished deliveries, in small batches."""
+    _tally()
     began_s, number = time.monotonic(), 0
     try:
         while (more := parts.pruning().prune()) and time.monotonic() < began_s + _PRUNING_S:
@@ -37,3 +38,10 @@ def prune() -> None:
     else:
         took = timedelta(seconds=time.monotonic() - began_s)
         parts.observers().tell(facts.Pruned(number + more, took))
+
+
+def _tally() -> None:
+    try:
+        parts.tallying().tally()
+    except (Unavailable, LedgerFault) as error:
+        parts.observers().tell(surroundings.TallyStopped(str(error)))

@@ -17,7 +17,15 @@ from webhooks.process.ending import end
 # What a worker's parts are made of: it is loaded here, and not while the first message waits.
 for _name in ("celery.countdowns", "celery.lookouts", "delivery", "gate.resilient", "ledger.backlog", "ledger.leases"):
     import_module(f"webhooks.{_name}")
-for _name in ("ledger.pruning", "ledger.replays", "process.strangers", "release", "sweep", "wire.awaited"):
+for _name in (
+    "ledger.pruning",
+    "ledger.replays",
+    "ledger.tallying",
+    "process.strangers",
+    "release",
+    "sweep",
+    "wire.awaited",
+):
     import_module(f"webhooks.{_name}")
 
 
