@@ -8,33 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from webhooks import common, producing
-from webhooks.celery import countdowns, lookouts
-from webhooks.celery.app import DELIVERIES, SLOW, app
-from webhooks.celery.lookouts import Lookout
-from webhooks.delivery import Courier
-from webhooks.gate.gate import Gate
-from webhooks.gate.resilient import ResilientGate
-from webhooks.ledger import acts
-from webhooks.ledger.acts import Act
-from webhooks.ledger.audit import Audit
-from webhooks.ledger.backlog import Backlog
-from webhooks.ledger.delays import Delays
-from webhooks.ledger.desk import Desk
-from webhooks.ledger.endpoints import Endpoints
-from webhooks.ledger.gauging import Gauging
-from webhooks.ledger.leases import SWEEPING, Lease, Pulse
-from webhooks.ledger.pings import Pings
-from webhooks.ledger.pruning import Pruning
-from webhooks.ledger.refusals import Refusals
-from webhooks.ledger.replays import Replays
-from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
-from webhooks.ledger.taken import Taken
-from webhooks.ledger.tallying import Tallying
-from webhooks.ledger.views import Views
-from webhooks.model import Operator
-from webhooks.observing.latest import Latest
-from webhooks.process.clocks import WallClock
+from webhooks import common
 from webhooks.process.once import once
 from webhooks.settings import get_settings
 
@@ -71,16 +45,22 @@ observers, database = common.observers, common.database
 
 def ledger() -> Ledger:
     """Return the ledger as producers and workers use it."""
+    from webhooks import producing
+
     return producing.ledger()
 
 
 def publisher() -> Publisher:
     """Return this process's way to the broker."""
+    from webhooks import producing
+
     return producing.publisher()
 
 
 def accepting() -> Accepting:
     """Return what accepts events."""
+    from webhooks import producing
+
     return producing.accepting()
 
 
@@ -95,7 +75,8 @@ def backlog() -> Backlog:
 @once
 def sweep_lease() -> Lease:
     """Return what one sweep at a time holds."""
-    from webhooks.ledger.leases import Lease
+    from webhooks.ledger.leases import SWEEPING, Lease
+    from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 
     return Lease(database(), SWEEPING, asking=SOMEBODY_IS_SILENT)
 
@@ -122,23 +103,6 @@ def views() -> Views:
     from webhooks.ledger.views import Views
 
     return Views(database())
-
-
-@once
-def latest_sweeps() -> Latest:
-    """Return what this process's sweep did last."""
-    return Latest()
-
-
-@once
-def delays() -> Delays:
-    """Return what tells what waits, and since when."""
-    return Delays(database())
-
-
-def gauging() -> Gauging:
-    """Return the ledger as it is measured."""
-    return Gauging(database(), recover_after=get_settings().recover_after)
 
 
 @once
@@ -191,14 +155,10 @@ def pruning() -> Pruning:
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
 
 
-@once
-def tallying() -> Tallying:
-    """Return what counts the minutes."""
-    return Tallying(database())
-
-
 def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:
     """Begin an operator's act: what it changes and its line in the audit count together; see `webhooks.ledger.acts`."""
+    from webhooks.ledger import acts
+
     return acts.act(database(), by, unsure, look)
 
 
@@ -258,13 +218,19 @@ def stopping() -> threading.Event:
 @once
 def lookout() -> Lookout:
     """Return what looks at the broker's queues."""
+    from webhooks.celery import lookouts
+    from webhooks.celery.app import app
+    from webhooks.ledger.taken import Taken
+
     return lookouts.choose(get_settings().broker_url.get_secret_value(), app, Taken(database()))
 
 
 @once
 def courier() -> Courier:
     """Return what carries this process's deliveries."""
+    from webhooks.celery import countdowns
     from webhooks.delivery import Courier
+    from webhooks.process.clocks import WallClock
     from webhooks.process.strangers import Strangers
     from webhooks.wire.awaited import Awaited
 
@@ -307,6 +273,8 @@ def sweeper() -> Sweep:
 
 def _look_at_deliveries() -> Sighting:
     """Return how their queues stand; what is moved meanwhile from the one to the other is seen in the second."""
+    from webhooks.celery.app import DELIVERIES, SLOW
+
     return lookout().look(DELIVERIES).beside(lookout().look(SLOW))
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.bench import Bench
 from benchmarks.crowd import RARE_ANSWER, RARE_TYPE, Crowd, fill
 from benchmarks.figures import Row
-from webhooks import parts
+from webhooks import parts, watching
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views, Wanted
@@ -100,7 +100,7 @@ def reads(bench: Bench) -> list[Row]:
     bench.reset()
     fill(bench.environment["WEBHOOKS_DATABASE_URL"], Crowd())
     try:
-        return timed(parts.views(), parts.replays(), parts.tallying())
+        return timed(parts.views(), parts.replays(), watching.tallying())
     finally:
         bench.sql("DELETE FROM endpoints WHERE merchant_id LIKE 'crowd-%'")
         bench.reset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from webhooks import parts
+from webhooks import parts, watching
 from webhooks.celery.app import PRUNE, TICK, app
 from webhooks.errors import LedgerFault, Unavailable
 from webhooks.observing import facts, surroundings
@@ -25,11 +25,11 @@ def sweep() -> None:
         _stopped(facts.SweepStopped(str(error), for_good=True))
     else:
         if swept.took:  # no other was at it
-            parts.latest_sweeps().keep(swept)
+            watching.latest_sweeps().keep(swept)
 
 
 def _stopped(fact: facts.SweepStopped) -> None:
-    parts.latest_sweeps().keep(fact)
+    watching.latest_sweeps().keep(fact)
     parts.observers().tell(fact)
 
 
@@ -50,6 +50,6 @@ def prune() -> None:
 
 def _tally() -> None:
     try:
-        parts.tallying().tally()
+        watching.tallying().tally()
     except (Unavailable, LedgerFault) as error:
         parts.observers().tell(surroundings.TallyStopped(str(error)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from celery.worker.control import inspect_command
 
-from webhooks import parts
+from webhooks import parts, watching
 from webhooks.celery.control import plain
 from webhooks.errors import NotPossible, WebhooksError
 from webhooks.observing.facts import Fact
@@ -46,7 +46,8 @@ def held(most: int = 10) -> dict[str, Any]:
         "held": sum(by_cause.values()),
         "held_for": {cause.value: number for cause, number in by_cause.items()},
         "endpoints": [
-            {name: plain(value) for name, value in asdict(heap).items()} for heap in parts.delays().holding_most(most)
+            {name: plain(value) for name, value in asdict(heap).items()}
+            for heap in watching.delays().holding_most(most)
         ],
     }
 
@@ -56,7 +57,7 @@ def held(most: int = 10) -> dict[str, Any]:
 def overdue(most: int = 10) -> dict[str, Any]:
     """Show the N deliveries that are longest past their due time, and since when; 10 unless told."""
     _check(most)
-    found, now = parts.delays().overdue(most), parts.views().now()
+    found, now = watching.delays().overdue(most), parts.views().now()
     return {
         "overdue": [
             {
@@ -77,7 +78,7 @@ def overdue(most: int = 10) -> dict[str, Any]:
 def sweep() -> dict[str, Any]:
     """Show when a sweep was last done, and by which process; of the worker that does them, what it did and how long."""
     done = parts.pulse().last_done()
-    here = {name.partition(".")[2]: _as_told(*kept) for name, kept in parts.latest_sweeps().all().items()}
+    here = {name.partition(".")[2]: _as_told(*kept) for name, kept in watching.latest_sweeps().all().items()}
     return {"last_done": plain(done.finished_at), "ago_s": plain(done.ago), "by": done.by, "here": here or None}
 
 

@@ -15,7 +15,7 @@ from webhooks.cli.interrupts import ending_well
 from webhooks.cli.names import EndpointId, MerchantId
 from webhooks.cli.output import as_json, print_json_line, words
 from webhooks.errors import LedgerUnavailable
-from webhooks.ledger.tailing import Followed, Made, Tail
+from webhooks.ledger.tailing import Followed, News, Tail
 
 _EVERY_S = 0.5
 _PATIENCE = timedelta(seconds=10)
@@ -50,7 +50,7 @@ def tail(merchant_id: str | None, endpoint_id: str | None, failed: bool, since: 
             sleep(_EVERY_S)
 
 
-def _print(news: Iterable[Made], json_: bool) -> None:
+def _print(news: Iterable[News], json_: bool) -> None:
     for made in news:
         if json_:
             print_json_line({**asdict(made.attempt), **{name: getattr(made, name) for name in _OF_DELIVERY}})
@@ -61,7 +61,7 @@ def _print(news: Iterable[Made], json_: bool) -> None:
 _OF_DELIVERY = ("merchant_id", "endpoint_id", "type", "money")
 
 
-def _in_line(made: Made) -> str:
+def _in_line(made: News) -> str:
     attempt = made.attempt
     took = None if attempt.duration_ms is None else f"in {words(timedelta(milliseconds=attempt.duration_ms))}"
     status = None if attempt.status is None else str(attempt.status)

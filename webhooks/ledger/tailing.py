@@ -51,7 +51,7 @@ LIMIT :the_most
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class News:
     """An attempt that was written down, and of what delivery it was."""
 
     merchant_id: str
@@ -90,7 +90,7 @@ class Tail(Reads):
         self._now: _Look | None = None
         self._last: tuple[datetime, str, int] | None = None
 
-    def news(self) -> Iterator[Made]:
+    def news(self) -> Iterator[News]:
         """Yield what was written down since the call before; nothing at first, unless something of the past is asked.
 
         Where the ledger fails in between, the next call goes on behind what was yielded last.
@@ -102,7 +102,7 @@ class Tail(Reads):
         while found := self._page(self._now):
             for row in found:
                 self._last = row.started_at, row.delivery_id, row.number
-                yield Made(row.merchant_id, row.endpoint_id, row.type, row.money, attempt_of(row))
+                yield News(row.merchant_id, row.endpoint_id, row.type, row.money, attempt_of(row))
             if len(found) < _PAGE:
                 break
         self._before, self._now, self._last = self._now, None, None

@@ -9,7 +9,7 @@ from datetime import timedelta
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from webhooks import parts
+from webhooks import parts, watching
 from webhooks.celery.app import DELIVERIES, SLOW, SWEEP
 from webhooks.ledger.gauging import Stock
 from webhooks.model import HeldFor
@@ -29,7 +29,7 @@ def of_ledger() -> Sequence[Metric]:
 
 def of_backlog() -> Sequence[Metric]:
     """Count what waits and what needs a person."""
-    return list(_stock(parts.gauging().stock(most=get_settings().metrics_top)))
+    return list(_stock(watching.gauging().stock(most=get_settings().metrics_top)))
 
 
 def of_gate() -> Sequence[Metric]:
