@@ -99,13 +99,13 @@ def pruning() -> Pruning:
 
 def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:
     """Begin an operator's act: what it changes and its line in the audit count together; see `webhooks.ledger.acts`."""
-    return acts.act(database(), by, unsure, look)
+    return acts.act(database(), by, unsure, look, observers())
 
 
 @once
 def audit() -> Audit:
     """Return the operators' record."""
-    return Audit(database())
+    return Audit(database(), observers())
 
 
 @once

@@ -23,7 +23,7 @@ from webhooks.settings import get_settings
 @once
 def observers() -> Observers:
     """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.write])
+    return Observers([log.sink_for(get_settings().log)])
 
 
 @once

@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationErro
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhooks.errors import SettingsError
+from webhooks.observing.log import LogStyle
 from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
 from webhooks.process import redis_url
@@ -122,6 +123,7 @@ class Settings(BaseSettings):
     max_queued: int = Field(1000, ge=1)  # how deep the sweep may fill the broker's queue
     broker_timeout: Duration = timedelta(seconds=5)  # for one answer of the broker, before its connection is given up
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
+    log: LogStyle = LogStyle.TEXT
 
     @field_validator("database_url")
     @classmethod

@@ -14,6 +14,7 @@ from webhooks.cli.demo import demo
 from webhooks.cli.endpoints import endpoint
 from webhooks.cli.events import event
 from webhooks.cli.merchants import merchant
+from webhooks.cli.output import begin_log
 from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
 
@@ -33,6 +34,7 @@ class Command(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        begin_log()
         try:
             return super().invoke(ctx)
         except WebhooksError as error:
