@@ -20,6 +20,8 @@ from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
+from webhooks.ledger.notices import Notices
+from webhooks.ledger.noticing import Noticing
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
@@ -34,6 +36,9 @@ from webhooks.process.waiting import Waits
 from webhooks.release import Release
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting, Sweep
+from webhooks.telling import recipients
+from webhooks.telling.recipients import Recipient
+from webhooks.telling.teller import TELLING, Teller, TellingRules
 from webhooks.wire.sender import Sender, SendingRules
 
 # What producers have of it as well.
@@ -112,6 +117,27 @@ def audit() -> Audit:
 def refusals() -> Refusals:
     """Return the record of events by name that were refused."""
     return Refusals(database())
+
+
+@once
+def notices() -> Notices:
+    """Return what operators are told without having asked."""
+    return Notices(database())
+
+
+@once
+def notice_recipients() -> tuple[Recipient, ...]:
+    """Return whom that goes to. Raises SettingsError for one that cannot be used."""
+    return recipients.chosen(get_settings(), sending_rules(), sender)
+
+
+@once
+def teller() -> Teller:
+    """Return what tells them."""
+    settings = get_settings()
+    rules = TellingRules(settings.notice_after, settings.notices_per_hour, keep=settings.keep_failed)
+    lease = Lease(database(), TELLING)
+    return Teller(lease, Noticing(database()), lambda: gate().list(), notice_recipients(), rules, observers())
 
 
 def sending_rules() -> SendingRules:

@@ -18,12 +18,19 @@ from webhooks.observing.observers import Observers
 from webhooks.process.once import once
 from webhooks.publishing import Publisher
 from webhooks.settings import get_settings
+from webhooks.telling.noting import Noting
 
 
 @once
 def observers() -> Observers:
     """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.sink_for(get_settings().log)])
+    return Observers([log.sink_for(get_settings().log), noting()])
+
+
+@once
+def noting() -> Noting:
+    """Return the sink that notes what operators are to be told."""
+    return Noting(database, observers)
 
 
 @once

@@ -23,7 +23,7 @@ from webhooks.errors import SettingsError
 from webhooks.observing.log import LogStyle
 from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
-from webhooks.process import redis_url
+from webhooks.process import redis_url, smtp_url
 from webhooks.process.once import once
 
 _BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
@@ -67,6 +67,7 @@ def _parse_networks(text: Any) -> Any:
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta())]
 Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
 
 
@@ -125,6 +126,16 @@ class Settings(BaseSettings):
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
     log: LogStyle = LogStyle.TEXT
 
+    # whom notices to operators go to, and when
+    notice_url: SecretStr | None = None
+    notice_secret: SecretStr | None = None  # signs what is sent there
+    notice_command: SecretStr | None = None  # the program and its arguments; no shell reads it
+    notice_mail: Words = ()
+    notice_mail_from: str | None = None
+    notice_smtp: SecretStr = SecretStr("smtp://localhost")
+    notice_after: Duration = timedelta(days=1)  # a breaker has to be open for so long
+    notices_per_hour: int = Field(20, ge=1)  # what is above is summed up
+
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, value: SecretStr) -> SecretStr:
@@ -156,6 +167,19 @@ class Settings(BaseSettings):
             _cipher(value)
         except ValueError as error:
             raise ValueError("it is not a Fernet key; make one with: webhooks secrets-key") from error
+        return value
+
+    @field_validator("notice_mail")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.fullmatch(r"[^@\s]+@[^@\s]+", each, re.ASCII) for each in value):
+            raise ValueError("an address is such as ops@example.com, and several are separated by commas")
+        return value
+
+    @field_validator("notice_smtp")
+    @classmethod
+    def _is_smtp(cls, value: SecretStr) -> SecretStr:
+        smtp_url.read(value.get_secret_value())
         return value
 
     @model_validator(mode="after")

@@ -227,6 +227,32 @@ LINES = [
         DEBUG,
         'operator.acted {"who": "somebody", "what": "paused acme", "why": "they asked"}',
     ),
+    (
+        operators.NoticeSent(7, operators.NoticeKind.GONE, "acme", "acme", operators.RecipientName.MAIL, 2),
+        INFO,
+        (
+            'notice.sent {"notice_id": 7, "kind": "endpoint_gone", "merchant": "acme", "recipient": "mail", '
+            '"summed_up": 2}'
+        ),
+    ),
+    (
+        operators.RecipientAway(operators.RecipientName.URL, "answered 503"),
+        WARNING,
+        (
+            "notice.recipient_away: no notice reaches the url: answered 503; it is tried again for a day. Try: "
+            "webhooks notice test"
+        ),
+    ),
+    (
+        operators.RecipientBack(operators.RecipientName.URL),
+        WARNING,
+        "notice.recipient_back: notices reach the url again",
+    ),
+    (
+        operators.NoticesStopped("busy"),
+        WARNING,
+        "notice.stopped: operators are told nothing: busy; it is tried again in a minute",
+    ),
 ]
 # What programs read at INFO, and people at DEBUG.
 NEWS = [

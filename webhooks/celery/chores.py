@@ -16,13 +16,17 @@ _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to s
 
 @app.task(name=TICK, send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
-    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
+    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each.
+
+    Once a minute a thread beside it tells operators what they are to know; see `webhooks.telling.teller`.
+    """
     try:
         parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
         parts.observers().tell(facts.SweepStopped(str(error), of_outage=error.told_once))
     except LedgerFault as error:
         parts.observers().tell(facts.SweepStopped(str(error), for_good=True))
+    parts.teller().nudge()
 
 
 @app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]

@@ -23,6 +23,7 @@ def _check_start(sender: Any, **_: Any) -> None:
 
     try:
         parts.sender()  # reads the CA bundle and the proxy's URL
+        parts.notice_recipients()
         schema.check(parts.database(), parts.observers())
     except (LedgerOutdated, LocalFault, SettingsError) as error:
         end(error)

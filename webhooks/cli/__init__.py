@@ -14,6 +14,7 @@ from webhooks.cli.demo import demo
 from webhooks.cli.endpoints import endpoint
 from webhooks.cli.events import event
 from webhooks.cli.merchants import merchant
+from webhooks.cli.notices import notice
 from webhooks.cli.output import begin_log
 from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
@@ -48,5 +49,5 @@ def main() -> None:
     """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, endpoint, delivery, event, breaker, status, health, audit, db, demo, secrets_key):
+for command in (merchant, endpoint, delivery, event, breaker, notice, status, health, audit, db, demo, secrets_key):
     main.add_command(command)

@@ -34,6 +34,7 @@ _LEVELS: Mapping[type[Fact], int] = {
     facts.Attempted: logging.INFO,
     facts.BreakerOpened: logging.INFO,
     facts.BreakerClosed: logging.INFO,
+    operators.NoticeSent: logging.INFO,
     surroundings.EventRefused: logging.ERROR,
     surroundings.MessageDropped: logging.ERROR,
     surroundings.SinkFailed: logging.ERROR,
@@ -49,6 +50,9 @@ _LEVELS: Mapping[type[Fact], int] = {
             facts.LedgerNewer,
             facts.PruningStopped,
             facts.ReleasePutOff,
+            operators.NoticesStopped,
+            operators.RecipientAway,
+            operators.RecipientBack,
             surroundings.ClockWrong,
             surroundings.ConnectionUnclosed,
             surroundings.EventUnlisted,
@@ -210,6 +214,12 @@ def _around(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one lin
             )
         case surroundings.SinkFailed(sink=sink, why=why):
             return f"{sink} hears nothing of what happens: {why}"
+        case operators.RecipientAway(recipient=recipient, why=why):
+            return f"no notice reaches the {recipient}: {why}; it is tried again for a day. Try: webhooks notice test"
+        case operators.RecipientBack(recipient=recipient):
+            return f"notices reach the {recipient} again"
+        case operators.NoticesStopped(why=why):
+            return f"operators are told nothing: {why}; it is tried again in a minute"
         case _:
             return None
 
