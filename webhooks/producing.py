@@ -10,6 +10,7 @@ from typing import Any
 from webhooks.accepting.accepting import Accepting
 from webhooks.accepting.bursts import Bursts
 from webhooks.celery import messages
+from webhooks.errors import SettingsError
 from webhooks.ledger import guest
 from webhooks.ledger.database import Database
 from webhooks.ledger.ledger import Ledger
@@ -24,7 +25,14 @@ from webhooks.telling.noting import Noting
 @once
 def observers() -> Observers:
     """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.sink_for(get_settings().log), noting()])
+    return Observers([log.sink_for(_log_style()), noting()])
+
+
+def _log_style() -> log.LogStyle:
+    try:
+        return get_settings().log
+    except SettingsError:  # whoever needs them says so; what happens before that is told all the same
+        return log.LogStyle.TEXT
 
 
 @once

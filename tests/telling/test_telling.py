@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -15,6 +16,7 @@ from tests.merchant import Merchant, Reply
 from tests.system import System
 from webhooks import parts, producing
 from webhooks.errors import GateUnavailable, SettingsError
+from webhooks.ledger import noticing
 from webhooks.ledger.leases import Lease
 from webhooks.ledger.notices import NoticeRow, Reached
 from webhooks.ledger.noticing import Noticing
@@ -468,3 +470,35 @@ def test_a_recipient_that_cannot_be_is_one_line_at_start(system: System, setting
         parts.notice_recipients()
     assert str(refused.value).startswith(line)
     assert "PWCANARY" not in str(refused.value)
+
+
+BY_HELD, BY_END = "deliveries_(held|to_probe)", "deliveries_to_prune"  # indexes
+LOOKS = {
+    "_FAILED": [BY_END],
+    "_OPENED": [BY_HELD],
+    "_ONLY_THESE": [BY_HELD],
+    "_RIPEN": [BY_HELD, BY_END],
+    "_GONE": [BY_HELD, BY_END],
+    "_WAITING": [],
+}
+
+
+def test_a_minutes_look_reads_no_whole_table(system: System) -> None:
+    """Whatever there is: indexes lead to what has failed lately and to what is held for an endpoint."""
+    system.sql("""
+        INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason, held_for, due_at,
+            accepted_at, expires_at, finished_at)
+        SELECT 'evt-' || n, 'evt-' || n, 'm-' || n % 1001, 'm-' || n % 1001, 'x', true, state,
+            CASE state WHEN 'failed' THEN 'rejected' END, CASE state WHEN 'held' THEN 'breaker' END, now(), now(),
+            now(), CASE WHEN state <> 'held' THEN now() - n * interval '10 minutes' END
+        FROM (SELECT n, (ARRAY['held', 'failed', 'delivered', 'delivered'])[n % 4 + 1] AS state
+            FROM generate_series(1, 20000) AS n) AS all_of_them
+    """)
+    system.sql("ANALYZE deliveries")
+    values = {"rest": timedelta(days=1), "after": timedelta(days=1), "ids": ["m-1"], "sinces": [None]}
+    for name, indexes in LOOKS.items():
+        asked = getattr(noticing, name).text
+        used = {each: value for each, value in values.items() if f":{each} " in asked}
+        plan = "\n".join(row[0] for row in system.sql(f"EXPLAIN {asked}", **used))
+        assert "Seq Scan on deliveries" not in plan, plan
+        assert [index for index in indexes if not re.search(index, plan)] == [], plan

@@ -19,6 +19,7 @@ NOTICE_REST = timedelta(days=1)
 """After a notice of failed money events of a merchant, before the next one; and how long a notice is tried."""
 
 _LONGEST = timedelta(hours=1)  # between two tries
+_NEW = 500  # breakers that one look finds open; the next one finds the others
 _MANY = 100_000  # what is held or failed is counted up to here
 
 # Of an endpoint with a million held deliveries the oldest say what holds them.
@@ -42,7 +43,8 @@ _OPENED = text(f"""
          WHERE oldest.held_for = 'breaker'), now())))
     FROM unnest(CAST(:ids AS text[]), CAST(:sinces AS timestamptz[])) AS seen (id, since)
     JOIN endpoints AS e ON e.id = seen.id AND e.removed_at IS NULL
-    ON CONFLICT (key) DO NOTHING
+    WHERE NOT EXISTS (SELECT FROM notices AS known WHERE known.key = 'paused ' || e.id)
+    LIMIT {_NEW} ON CONFLICT (key) DO NOTHING
 """)  # noqa: S608
 
 _NOT_ANY_MORE = """
