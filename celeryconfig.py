@@ -14,6 +14,7 @@ worker_prefetch_multiplier = 1
 # Connections to the broker that one process keeps for publishing.
 broker_pool_limit = 20
 
-# An attempt is one line (`delivery.attempted`); %(asctime)s is a moment in UTC, as in 2026-01-31T12:00:00.000Z.
+# An attempt is one line (`delivery.attempted`); %(asctime)s is a moment in UTC, as in 2026-01-31T12:00:00.000Z. With
+# WEBHOOKS_LOG=json these count for nothing.
 worker_log_format = "%(asctime)s %(levelname)s %(message)s"
 worker_task_log_format = "%(asctime)s %(levelname)s %(task_name)s[%(task_id)s] %(message)s"

@@ -17,7 +17,7 @@ from webhooks.celery import app as celery_app
 from webhooks.celery import broker, consuming, countdowns, places, pool
 from webhooks.cli.merchants import rotate_secret
 from webhooks.health import judging
-from webhooks.ledger import audit, database, sweeping, taken
+from webhooks.ledger import audit, database, noticing, sweeping, taken
 from webhooks.ledger.leases import Lease, Pulse
 from webhooks.metrics import metering
 from webhooks.observing import outage
@@ -25,6 +25,7 @@ from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.decisions import AFTER_OUR_FAULT
 from webhooks.policy.ladders import Ladders
 from webhooks.settings import Settings
+from webhooks.telling import running, teller
 from webhooks.wire.adapter import KEPT_BODY
 from webhooks.wire.answer import MAX_BODY
 from webhooks.wire.sender import SendingRules
@@ -117,6 +118,12 @@ SAID = {
         f"for {(OURS.keep_failed + OURS.max_age).days} days: {OURS.keep_failed.days}, and the {OURS.max_age.days} that",
         f"up to {KEPT_BODY // 1024} KiB of what a merchant answered",
         f"reads every {s(OURS.metrics_interval)} s (`WEBHOOKS_METRICS_INTERVAL`)",
+        f"has been open for {int(OURS.notice_after.total_seconds()) // 3600} h (`WEBHOOKS_NOTICE_AFTER`)",
+        f"Of more than {OURS.notices_per_hour} in an hour (`WEBHOOKS_NOTICES_PER_HOUR`)",
+        f"ended with its children after {s(running._PATIENCE)} s",
+        one(timedelta(minutes=1), teller._EVERY, "Once a minute one process looks for new ones"),
+        one(timedelta(hours=1), noticing._LONGEST, "after a minute at first and an hour at most"),
+        one(timedelta(days=1), noticing.NOTICE_REST, "and an hour at most, for a day, and not"),
         f"For {str(OVERLAP).removesuffix('h')} hours (`--overlap`)",
     ],
     "docs/decisions.md": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webhooks.errors import SettingsError
 from webhooks.ledger.database import Database
 from webhooks.observing import log
 from webhooks.observing.facts import Fact
@@ -9,12 +10,26 @@ from webhooks.observing.many import EndedApart, WaitingAgain
 from webhooks.observing.observers import Observers
 from webhooks.process.once import once
 from webhooks.settings import get_settings
+from webhooks.telling.noting import Noting
 
 
 @once
 def observers() -> Observers:
     """Return who hears what happens: a list of sinks, of which the log is one."""
-    return Observers([log.write, _watchers])
+    return Observers([log.sink_for(_log_style()), noting(), _watchers])
+
+
+def _log_style() -> log.LogStyle:
+    try:
+        return get_settings().log
+    except SettingsError:  # whoever needs them says so; what happens before that is told all the same
+        return log.LogStyle.TEXT
+
+
+@once
+def noting() -> Noting:
+    """Return the sink that notes what operators are to be told."""
+    return Noting(database, observers)
 
 
 def _watchers(fact: Fact) -> None:

@@ -159,7 +159,7 @@ def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:
     """Begin an operator's act: what it changes and its line in the audit count together; see `webhooks.ledger.acts`."""
     from webhooks.ledger import acts
 
-    return acts.act(database(), by, unsure, look)
+    return acts.act(database(), by, unsure, look, observers())
 
 
 @once
@@ -167,7 +167,7 @@ def audit() -> Audit:
     """Return the operators' record."""
     from webhooks.ledger.audit import Audit
 
-    return Audit(database())
+    return Audit(database(), observers())
 
 
 @once

@@ -20,9 +20,10 @@ from pydantic import BeforeValidator, Field, FilePath, SecretStr, ValidationErro
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhooks.errors import SettingsError
+from webhooks.observing.log import LogStyle
 from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
-from webhooks.process import redis_url
+from webhooks.process import redis_url, smtp_url
 from webhooks.process.once import once
 
 _BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
@@ -83,6 +84,7 @@ Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timede
 Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
 Keys = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=8)]
 Ports = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_parse_ports)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
 
 
@@ -140,6 +142,17 @@ class Settings(BaseSettings):
     max_queued: int = Field(1000, ge=1)  # how deep the sweep may fill the broker's queue
     broker_timeout: Duration = timedelta(seconds=5)  # for one answer of the broker, before its connection is given up
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
+    log: LogStyle = LogStyle.TEXT
+
+    # whom notices to operators go to, and when
+    notice_url: SecretStr | None = None
+    notice_secret: SecretStr | None = None  # signs what is sent there
+    notice_command: SecretStr | None = None  # the program and its arguments; no shell reads it
+    notice_mail: Words = ()
+    notice_mail_from: str | None = None
+    notice_smtp: SecretStr = SecretStr("smtp://localhost")
+    notice_after: Duration = timedelta(days=1)  # a breaker has to be open for so long
+    notices_per_hour: int = Field(20, ge=1)  # what is above is summed up
 
     # metrics
     metrics_port: Ports = ()  # a worker serves its own on the first of these that is free; none: it has none
@@ -178,6 +191,19 @@ class Settings(BaseSettings):
             _cipher(value)
         except ValueError as error:
             raise ValueError("it is not a Fernet key; make one with: webhooks secrets-key") from error
+        return value
+
+    @field_validator("notice_mail")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.fullmatch(r"[^@\s]+@[^@\s]+", each, re.ASCII) for each in value):
+            raise ValueError("an address is such as ops@example.com, and several are separated by commas")
+        return value
+
+    @field_validator("notice_smtp")
+    @classmethod
+    def _is_smtp(cls, value: SecretStr) -> SecretStr:
+        smtp_url.read(value.get_secret_value())
         return value
 
     @model_validator(mode="after")

@@ -1,14 +1,21 @@
-"""What looks on beside the deliveries: how much there is, what waits, what a minute brought, what a sweep did."""
+"""What looks on beside the deliveries: how much there is, what waits, what a minute brought, who is to be told."""
 
 from __future__ import annotations
 
-from webhooks.common import database
+from webhooks import parts
+from webhooks.common import database, observers
 from webhooks.ledger.delays import Delays
 from webhooks.ledger.gauging import Gauging
+from webhooks.ledger.leases import Lease
+from webhooks.ledger.notices import Notices
+from webhooks.ledger.noticing import Noticing
 from webhooks.ledger.tallying import Tallying
 from webhooks.observing.latest import Latest
 from webhooks.process.once import once
 from webhooks.settings import get_settings
+from webhooks.telling import recipients
+from webhooks.telling.recipients import Recipient
+from webhooks.telling.teller import TELLING, Teller, TellingRules
 
 
 @once
@@ -33,3 +40,24 @@ def tallying() -> Tallying:
 def latest_sweeps() -> Latest:
     """Return what this process's sweep did last."""
     return Latest()
+
+
+@once
+def notices() -> Notices:
+    """Return what operators are told without having asked."""
+    return Notices(database())
+
+
+@once
+def notice_recipients() -> tuple[Recipient, ...]:
+    """Return whom that goes to. Raises SettingsError for one that cannot be used."""
+    return recipients.chosen(get_settings(), parts.sending_rules(), parts.sender)
+
+
+@once
+def teller() -> Teller:
+    """Return what tells them."""
+    settings = get_settings()
+    rules = TellingRules(settings.notice_after, settings.notices_per_hour, keep=settings.keep_failed)
+    lease = Lease(database(), TELLING)
+    return Teller(lease, Noticing(database()), lambda: parts.gate().list(), notice_recipients(), rules, observers())

@@ -8,10 +8,13 @@ address.
 from __future__ import annotations
 
 import base64
+import io
 import json
+import logging
 import socket
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -24,8 +27,11 @@ from tests.remains import texts_in
 from tests.system import System
 from webhooks import app, deliver, parts
 from webhooks.demo.embedded import free_port
-from webhooks.errors import Unavailable
-from webhooks.model import Changes, State
+from webhooks.errors import NotPossible, Unavailable
+from webhooks.model import Changes, Operator, State
+from webhooks.observing.lines import JsonLines
+from webhooks.operating import breakers
+from webhooks.process.once import once
 
 CANARIES = ("SECCANARY", "OLDCANARY", "PATHCANARY", "QCANARY", "PWCANARY", "LOCCANARY", "4000CANARY")
 SECRET, PREVIOUS = "SECCANARY of the tests", "OLDCANARY of the tests"
@@ -195,6 +201,34 @@ def test_no_canary_in_what_is_raised(scene: Scene) -> None:
             result += f"{raised!r} {raised}"
             raised = raised.__cause__ or raised.__context__
         assert found_in(result + repr(message)) == set()
+
+
+def test_no_canary_in_lines_for_programs(scene: Scene) -> None:
+    """Nor in a log of JSON at DEBUG, where every field of every fact is written down, and traces are."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    scene.system.set(log="json", deadline=0.5)
+    parts.database().dispose()
+    once.forget_all()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        for name in scene.merchants:
+            with suppress(Unavailable):
+                attempt(accept(scene.event(name)))
+            with suppress(NotPossible):
+                breakers.reset(Operator("somebody"), name)
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    told = [json.loads(line) for line in written.getvalue().splitlines()]
+    names = [each.get("name") for each in told]
+    assert names.count("operator.acted") == names.count("breaker.reset") == len(scene.merchants)
+    assert names.count("delivery.attempted") >= len(scene.merchants) - 2  # ours fail before one
+    assert found_in(written.getvalue()) == set()
 
 
 def test_the_search_finds_what_there_is(system: System) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -11,7 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
-from webhooks.observing import facts, log, many, surroundings
+from webhooks.observing import facts, lines, log, many, operators, surroundings
 from webhooks.observing.facts import Fact
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 
@@ -243,10 +245,53 @@ LINES = [
         ERROR,
         "sink.failed: Metrics hears nothing of what happens: OSError: full",
     ),
+    (
+        operators.Acted("somebody", "paused acme", "they asked", None),
+        DEBUG,
+        'operator.acted {"who": "somebody", "what": "paused acme", "why": "they asked"}',
+    ),
+    (
+        operators.NoticeSent(7, operators.NoticeKind.GONE, "acme", "acme", operators.RecipientName.MAIL, 2),
+        INFO,
+        (
+            'notice.sent {"notice_id": 7, "kind": "endpoint_gone", "merchant": "acme", "recipient": "mail", '
+            '"summed_up": 2}'
+        ),
+    ),
+    (
+        operators.RecipientAway(operators.RecipientName.URL, "answered 503"),
+        WARNING,
+        (
+            "notice.recipient_away: no notice reaches the url: answered 503; it is tried again for a day. Try: "
+            "webhooks notice test"
+        ),
+    ),
+    (
+        operators.RecipientBack(operators.RecipientName.URL),
+        WARNING,
+        "notice.recipient_back: notices reach the url again",
+    ),
+    (
+        operators.NoticesStopped("busy"),
+        WARNING,
+        "notice.stopped: operators are told nothing: busy; it is tried again in a minute",
+    ),
 ]
+# What programs read at INFO, and people at DEBUG.
+NEWS = [
+    (facts.DeliveryHeld(*NAMES, HeldFor.LANE), {"id": "evt-1", "merchant": "acme", "held_for": "lane"}),
+    (facts.Released(*NAMES, probe=True), {"id": "evt-1", "probe": True}),
+    (facts.Finished(*NAMES, State.FAILED, Reason.EXPIRED), {"id": "evt-1", "state": "failed", "reason": "expired"}),
+    (facts.BreakerReset("acme"), {"endpoint": "acme"}),
+    (facts.Swept(expired=1), {"expired": 1, "ms": 0}),
+    (facts.Swept(buried=1), {"buried": 1}),
+    (facts.Swept(ended=1), {"ended": 1}),
+    (operators.Acted("somebody", "paused acme", None, None), {"who": "somebody", "what": "paused acme"}),
+]
+NO_NEWS = [facts.Finished(*NAMES, State.DELIVERED, None), facts.Swept(published=9), facts.GateBypassed(3)]
 FACTS = [
     kind
-    for module in (facts, many, surroundings)
+    for module in (facts, many, operators, surroundings)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Fact) and kind is not Fact
 ]
@@ -282,3 +327,61 @@ def test_a_fact_has_no_room_for_a_body(kind: type[Fact]) -> None:
         for each in getattr(hints[field.name], "__args__", (hints[field.name],)):
             assert each is ... or each in MAY_BE_TOLD or issubclass(each, Enum), field.name
         assert field.name not in {"url", "secret", "body", "excerpt", "address"}
+
+
+def as_json(fact: Fact, caplog: pytest.LogCaptureFixture) -> Any:
+    """Return a fact's line for programs, at INFO; None where there is none."""
+    with caplog.at_level(logging.INFO, "webhooks"):
+        log.sink_for(log.LogStyle.JSON)(fact)
+    (record,) = caplog.records or (None,)
+    return record and json.loads(lines.JsonLines().format(record))
+
+
+@pytest.mark.parametrize(("fact", "said"), NEWS, ids=[str(fact) for fact, _ in NEWS])
+def test_programs_read_at_info_what_becomes_of_things(
+    fact: Fact, said: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Holds, releases, ends, resets and acts; a person would not read them line by line."""
+    told = as_json(fact, caplog)
+    assert told.items() >= {"name": fact.name, "level": INFO, "logger": "webhooks", **said}.items()
+
+
+@pytest.mark.parametrize("fact", NO_NEWS, ids=str)
+def test_programs_are_not_told_twice(fact: Fact, caplog: pytest.LogCaptureFixture) -> None:
+    """An attempt says that its delivery was delivered; a tick that ended nothing is none of anybody's business."""
+    assert as_json(fact, caplog) is None
+
+
+@pytest.mark.parametrize(("fact", "level", "line"), LINES, ids=[fact.name for fact, *_ in LINES])
+def test_a_fact_says_the_same_to_programs(fact: Fact, level: str, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its name, its fields, and the sentence that a person reads; what is worth more than INFO stays so."""
+    told = as_json(fact, caplog)
+    if told is None:
+        assert level == DEBUG
+        return
+    assert told["level"] == (INFO if level == DEBUG else level)
+    assert told["name"] == fact.name
+    if "message" in told:
+        assert line == f"{fact.name}: {told['message']}"
+    else:
+        assert told.items() >= json.loads(line.removeprefix(fact.name)).items()
+
+
+def test_what_others_log_is_an_object_too() -> None:
+    """With its moment in UTC to the millisecond, and the trace of what was raised; no line is ever broken in two."""
+    try:
+        int("half a line")
+    except ValueError:
+        record = logging.LogRecord("celery", logging.ERROR, "", 0, "it is %s", ("away\u2028",), sys.exc_info())
+    record.created = 1_769_860_800.9996
+    text = lines.JsonLines().format(record)
+    told = json.loads(text)
+    assert told.pop("trace").endswith("with base 10: 'half a line'")
+    assert told == {
+        "time": "2026-01-31T12:00:00.999Z",
+        "level": ERROR,
+        "logger": "celery",
+        "message": "it is away\u2028",
+    }
+    assert text.isascii()
+    assert len(text.splitlines()) == 1

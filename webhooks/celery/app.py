@@ -11,7 +11,9 @@ from celery.loaders.app import AppLoader
 from celery.utils.imports import cwd_in_path
 from kombu.entity import Exchange, Queue
 
+from webhooks.celery.logs import FOR_PROGRAMS
 from webhooks.errors import SettingsError
+from webhooks.observing.log import LogStyle
 from webhooks.process import redis_url
 from webhooks.process.ending import needing
 from webhooks.settings import Settings, get_settings
@@ -19,6 +21,7 @@ from webhooks.settings import Settings, get_settings
 DELIVERIES = "deliveries"
 SLOW = "slow"  # deliveries to endpoints that are slow to answer
 SWEEP = "sweep"
+_FOR_PROGRAMS = dict.fromkeys(("worker_log_format", "worker_task_log_format"), FOR_PROGRAMS)
 DELIVER, TICK, PRUNE = "webhooks.deliver", "webhooks.sweep", "webhooks.prune"  # the tasks
 
 
@@ -29,7 +32,8 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
     clash = sorted(required.keys() & tuned.keys())
     if clash:
         raise SettingsError(f"{settings.celery_config} may not set {', '.join(clash)}: deliveries depend on it")
-    return {**_recommended(), **tuned, **required}
+    formats = _FOR_PROGRAMS if settings.log is LogStyle.JSON else {}
+    return {**_recommended(), **tuned, **required, **formats}
 
 
 def _required(settings: Settings) -> dict[str, Any]:

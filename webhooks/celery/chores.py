@@ -16,7 +16,10 @@ _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to s
 
 @app.task(name=TICK, send_events=False)  # type: ignore[untyped-decorator]
 def sweep() -> None:
-    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each."""
+    """Do one tick of the sweep; see `webhooks.sweep`. Ticks that come in a burst cost one statement each.
+
+    Once a minute a thread beside it tells operators what they are to know; see `webhooks.telling.teller`.
+    """
     try:
         swept = parts.sweeper().tick(rest=get_settings().sweep_interval / 2)
     except Unavailable as error:
@@ -26,6 +29,7 @@ def sweep() -> None:
     else:
         if swept.took:  # no other was at it
             watching.latest_sweeps().keep(swept)
+    watching.teller().nudge()
 
 
 def _stopped(fact: facts.SweepStopped) -> None:

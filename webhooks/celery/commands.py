@@ -10,6 +10,8 @@ from click.core import ParameterSource
 from webhooks.celery import inspecting as _inspecting  # noqa: F401 - makes `celery inspect breaker` and others known
 from webhooks.celery.app import celery_settings
 from webhooks.errors import SettingsError, WebhooksError
+from webhooks.observing import lines
+from webhooks.observing.log import LogStyle
 from webhooks.process.ending import end
 from webhooks.settings import get_settings
 from webhooks.wire import sender as _sender  # noqa: F401 - where the extra was left out that sends, it is said first
@@ -26,8 +28,17 @@ def _check_settings(context: click.Context, _option: click.Parameter, _value: ob
         if context.find_root().get_parameter_source("broker") is ParameterSource.COMMANDLINE:
             raise SettingsError("-b, --broker is not used: the broker is WEBHOOKS_BROKER_URL")
         celery_settings(get_settings())
+        if get_settings().log is LogStyle.JSON:
+            _write_for_programs(context)
     except WebhooksError as error:
         end(error)
+
+
+def _write_for_programs(context: click.Context) -> None:
+    """Write lines for programs from the first one on; Celery sets up its logging later, at the level it was told."""
+    lines.begin(facts_from=lines.AS_OTHERS)
+    if context.command.name in {"worker", "beat"}:
+        context.obj.quiet = True  # a banner is no such line
 
 
 # Celery offers no hook before a command of its own; an option that nobody sees is parsed by each of them.

@@ -1,8 +1,12 @@
-"""The log of worker and beat: one line for each attempt, moments in UTC with their zone, and no body (I9)."""
+"""The log of worker and beat: one line for each attempt, moments in UTC with their zone, and no body (I9).
+
+With WEBHOOKS_LOG=json each line is one JSON object, whatever formats a deployment sets, and Celery prints nothing else.
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import warnings
 from typing import Any
@@ -11,6 +15,11 @@ from celery.app.log import Logging
 from celery.app.trace import LOG_RETRY
 from celery.states import FAILURE, IGNORED, RETRY
 from celery.utils.log import ColorFormatter, mlevel
+
+from webhooks.observing import lines
+
+FOR_PROGRAMS = "%(json)s"
+"""In place of a format: lines for programs."""
 
 # At INFO an attempt has its own line, `delivery.attempted`; Celery's two beside it would only say the same again.
 _SAYS_IT_AGAIN = ("celery.worker.strategy", "celery.app.trace")
@@ -41,14 +50,19 @@ class Logs(Logging):  # type: ignore[misc]
         logging.getLogger("celery.app.trace").addFilter(_as_it_ended)
         # Five lines at each reconnecting, about a setting that has been decided upon.
         warnings.filterwarnings("ignore", message=r"\s*In Celery 5\.1 we introduced")
+        worker = sys.modules.get("celery.apps.worker")
+        if worker and self.format == FOR_PROGRAMS:
+            vars(worker)["safe_say"] = lines.say  # what a signal's handler says, such as that the worker ends
         return handled
 
-    def setup_handlers(self, *args: Any, **kwargs: Any) -> Any:
+    def setup_handlers(self, logger: Any, logfile: Any, format: str, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
         """Add a handler whose moments read `2025-01-31T23:59:59.123Z`."""
-        logger = super().setup_handlers(*args, **kwargs)
+        super().setup_handlers(logger, logfile, format, *args, **kwargs)
         for handler in logger.handlers:
             formatter = handler.formatter
-            if isinstance(formatter, ColorFormatter):
+            if format == FOR_PROGRAMS:
+                handler.setFormatter(lines.JsonLines())
+            elif isinstance(formatter, ColorFormatter):
                 formatter.converter = time.gmtime
                 formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
         return logger

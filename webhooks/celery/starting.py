@@ -8,7 +8,7 @@ from typing import Any
 
 from celery.signals import celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
 
-from webhooks import parts
+from webhooks import parts, watching
 from webhooks.celery.app import SWEEP, app
 from webhooks.errors import LedgerOutdated, LedgerUnavailable, LocalFault, SettingsError
 from webhooks.observing.facts import LedgerAwayAtStart
@@ -58,6 +58,7 @@ def _check_start(sender: Any, **_: Any) -> None:
 
     try:
         parts.sender()  # reads the CA bundle and the proxy's URL
+        watching.notice_recipients()
         schema.check(parts.database(), parts.observers())
     except (LedgerOutdated, LocalFault, SettingsError) as error:
         end(error)

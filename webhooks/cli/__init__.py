@@ -61,6 +61,9 @@ class Command(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        from webhooks.cli.output import begin_log  # noqa: PLC0415 - the settings: the help comes without
+
+        begin_log()
         try:
             return super().invoke(ctx)
         except WebhooksError as error:
@@ -85,6 +88,7 @@ COMMANDS = (
     Later("failed", "What failed and needs a person, money first.", "failed"),
     Later("health", "Judge whether everything goes on, for health checks.", "status"),
     Later("merchant", "Register merchants, their addresses and secrets.", "merchants"),
+    Later("notice", "What operators were told, and whether they can be.", "notices"),
     Later("secrets-key", "Make a key that encrypts merchants' secrets.", "database", "secrets_key"),
     Later("status", "How things stand, and what is wrong.", "status"),
     Later("tail", "Attempts as they happen.", "tail"),

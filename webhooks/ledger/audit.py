@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import timedelta
 
 from sqlalchemy import BigInteger, Insert, Integer, Interval, Text, bindparam, func, insert, or_, select
@@ -12,6 +13,8 @@ from webhooks.ledger.database import Database
 from webhooks.ledger.rows import AuditRow, Page
 from webhooks.ledger.tables import audit
 from webhooks.model import Operator
+from webhooks.observing.observers import NOBODY, Observers
+from webhooks.observing.operators import Acted
 
 _AFTER, _WHAT = bindparam("the_after", type_=BigInteger()), bindparam("the_what", type_=Text())
 
@@ -37,8 +40,9 @@ _IDS_IN_A_LINE = 100  # so that a line stays readable when a replay is of thousa
 class Audit:
     """The operators' record; lines are only ever added."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, observers: Observers = NOBODY) -> None:
         self._database = database
+        self._observers = observers
 
     @contextmanager
     def once(self, by: Operator, what: str, *, within: timedelta = timedelta(seconds=10)) -> Iterator[str | None]:
@@ -52,6 +56,8 @@ class Audit:
             if not done:
                 transaction.rows(line(by, what))
             yield done[0].who if done else None
+        if not done:
+            self._observers.tell(Acted(by.name, what, by.why, None))
 
     def latest(self, count: int, after: int | None = None) -> Page[AuditRow, int]:
         """Return the latest lines, the newest first, from the one on that comes behind `after`."""
@@ -65,12 +71,12 @@ def line(by: Operator, what: str) -> Insert:
     return insert(audit).values(who=by.name, what=what, why=by.why)
 
 
-def lines(by: Operator, what: str, delivery_ids: Sequence[str]) -> Insert:
-    """Return the statement that adds a line which names these deliveries, or several where they are many."""
+def told_of(by: Operator, what: str, delivery_ids: Sequence[str]) -> Sequence[Acted]:
+    """Return what is told of an act on these deliveries: one fact that names them, or several where they are many."""
     parts = [delivery_ids[first : first + _IDS_IN_A_LINE] for first in range(0, len(delivery_ids), _IDS_IN_A_LINE)]
-    return insert(audit).values(
-        [
-            {"who": by.name, "what": f"{what} {', '.join(part)}", "why": by.why, "deliveries": len(part)}
-            for part in parts
-        ]
-    )
+    return [Acted(by.name, f"{what} {', '.join(part)}", by.why, len(part)) for part in parts]
+
+
+def lines(acted: Sequence[Acted]) -> Insert:
+    """Return the statement that adds a line for each."""
+    return insert(audit).values([asdict(each) for each in acted])

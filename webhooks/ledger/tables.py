@@ -31,13 +31,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
+from webhooks.observing.operators import NoticeKind
 
 metadata = MetaData()
 
 _Moment = DateTime(timezone=True)
 
 
-def _one_of(column: str, words: type[State | Reason | HeldFor | Outcome | Ladder]) -> CheckConstraint:
+def _one_of(column: str, words: type[State | Reason | HeldFor | Outcome | Ladder | NoticeKind]) -> CheckConstraint:
     listed = ", ".join(f"'{word.value}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_known")
 
@@ -241,6 +242,30 @@ refused_events = Table(
     Column("task_id", Text, nullable=False),
     Column("why", Text, nullable=False),
     comment="events sent by task name that could not be accepted: their producers hear nothing",
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, unique=True),  # what makes it the same thing, so that it is noted once; none when that is over
+    Column("merchant_id", Text, nullable=False),
+    Column("endpoint_id", Text),
+    Column("since", _Moment, nullable=False),
+    Column("noted_at", _Moment),  # none of an endpoint that has not been paused for long enough
+    Column("held", BigInteger, nullable=False, server_default="0"),
+    Column("failed", BigInteger, nullable=False, server_default="0"),
+    Column("tries", SmallInteger, nullable=False, server_default="0"),
+    Column("try_at", _Moment),  # none when all recipients have it, or it was given up
+    Column("told_at", _Moment),  # when the first recipient had it
+    Column("told_to", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("told_with", BigInteger),  # the notice in whose message it was
+    Column("trouble", Text),  # why a recipient has it not
+    _one_of("kind", NoticeKind),
+    Index("notices_noted", "noted_at"),
+    Index("notices_of_merchant", "merchant_id", "kind", "noted_at"),
+    comment="what operators are told without having asked, and whom it has reached",
 )
 
 attempts = Table(

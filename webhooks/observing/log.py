@@ -1,25 +1,40 @@
-"""The log as a sink: one line for each fact, that begins with its name; compact JSON, or a sentence for a person."""
+"""The log as a sink: one line for each fact, that begins with its name; compact JSON, or a sentence for a person.
+
+Where programs read it (`LogStyle.JSON`), every line is one JSON object, and at INFO stands whatever happens to a
+delivery, an endpoint or by hand; `webhooks/observing/lines.py` writes it.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
-from webhooks.observing import facts, surroundings
+from webhooks.model import State
+from webhooks.observing import facts, operators, surroundings
 from webhooks.observing.facts import BrokerUser, Fact
 from webhooks.policy.decisions import Decision, Delivered, Failed, RetryAt
 
 log = logging.getLogger("webhooks")
+
+
+class LogStyle(StrEnum):
+    """Who reads the log."""
+
+    TEXT = "text"  # people
+    JSON = "json"  # programs
+
 
 # What is not named here comes at DEBUG: at INFO an attempt is one line.
 _LEVELS: Mapping[type[Fact], int] = {
     facts.Attempted: logging.INFO,
     facts.BreakerOpened: logging.INFO,
     facts.BreakerClosed: logging.INFO,
+    operators.NoticeSent: logging.INFO,
     surroundings.EventRefused: logging.ERROR,
     surroundings.MessageDropped: logging.ERROR,
     surroundings.SinkFailed: logging.ERROR,
@@ -36,6 +51,9 @@ _LEVELS: Mapping[type[Fact], int] = {
             facts.PruningStopped,
             surroundings.TallyStopped,
             facts.ReleasePutOff,
+            operators.NoticesStopped,
+            operators.RecipientAway,
+            operators.RecipientBack,
             surroundings.ClockWrong,
             surroundings.ConnectionUnclosed,
             surroundings.EventUnlisted,
@@ -50,7 +68,9 @@ _LEVELS: Mapping[type[Fact], int] = {
         logging.WARNING,
     ),
 }
+_NEWS = (facts.DeliveryHeld, facts.Released, facts.BreakerReset, operators.Acted)
 _SHORT = {"delivery_id": "id", "merchant_id": "merchant", "endpoint_id": "endpoint"}
+_SPANS = {"duration": "ms", "took": "ms"}
 _WHILE_AWAY = {
     BrokerUser.PUBLISHER: "deliveries are recorded, and published once it is back",
     BrokerUser.BEAT: "no sweep is sent until it is back",
@@ -61,11 +81,52 @@ _ONCE_BACK = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is logged of a fact: made into text, or told to a program, only where somebody reads it."""
+
+    fact: Fact
+
+    def __str__(self) -> str:
+        """Return the line as text."""
+        sentence = _sentence(self.fact)
+        return f"{self.fact.name}: {sentence}" if sentence else f"{self.fact.name} {_as_json(self.fact)}"
+
+    def told(self) -> dict[str, Any]:
+        """Return the fact's name and what it says, with the sentence for a person where it has one."""
+        sentence = _sentence(self.fact)
+        return {"name": self.fact.name, **_told(self.fact), **({"message": sentence} if sentence else {})}
+
+
+def sink_for(style: LogStyle) -> Callable[[Fact], None]:
+    """Return the sink that writes the log in a style."""
+    return write if style is LogStyle.TEXT else write_for_programs
+
+
 def write(fact: Fact) -> None:
-    """Write a fact's line."""
+    """Write a fact's line, for people: an attempt is one, and what is not worth waking anybody comes at DEBUG."""
+    _write(fact, _level(fact))
+
+
+def write_for_programs(fact: Fact) -> None:
+    """Write a fact's line, at INFO also what people would not read line by line: holds, releases, ends, acts."""
     level = _level(fact)
+    _write(fact, logging.INFO if level < logging.INFO and _is_news(fact) else level)
+
+
+def _write(fact: Fact, level: int) -> None:
     if log.isEnabledFor(level):
-        log.log(level, _line(fact))
+        log.log(level, Line(fact))
+
+
+def _is_news(fact: Fact) -> bool:
+    match fact:
+        case facts.Finished(state=state):
+            return state is State.FAILED  # of a delivered one its attempt has said so: `"then": "delivered"`
+        case facts.Swept(expired=expired, buried=buried, ended=ended):
+            return bool(expired or buried or ended)
+        case _:
+            return isinstance(fact, _NEWS)
 
 
 def _level(fact: Fact) -> int:
@@ -82,11 +143,6 @@ def _level(fact: Fact) -> int:
             return logging.INFO if lost else logging.WARNING
         case _:
             return _LEVELS.get(type(fact), logging.DEBUG)
-
-
-def _line(fact: Fact) -> str:
-    sentence = _sentence(fact)
-    return f"{fact.name}: {sentence}" if sentence else f"{fact.name} {_as_json(fact)}"
 
 
 def _sentence(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one line for each fact
@@ -165,12 +221,22 @@ def _around(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"what is measured of {part} is left out until it can be read: {why}"
         case surroundings.SinkFailed(sink=sink, why=why):
             return f"{sink} hears nothing of what happens: {why}"
+        case operators.RecipientAway(recipient=recipient, why=why):
+            return f"no notice reaches the {recipient}: {why}; it is tried again for a day. Try: webhooks notice test"
+        case operators.RecipientBack(recipient=recipient):
+            return f"notices reach the {recipient} again"
+        case operators.NoticesStopped(why=why):
+            return f"operators are told nothing: {why}; it is tried again in a minute"
         case _:
             return None
 
 
 def _as_json(fact: Fact) -> str:
-    """Write what there is to say, and leave out what there is not."""
+    return json.dumps(_told(fact), ensure_ascii=False)
+
+
+def _told(fact: Fact) -> dict[str, Any]:
+    """Return what there is to say, and leave out what there is not."""
     told: dict[str, Any] = {}
     short = {} if isinstance(fact, surroundings.EventRefused) else _SHORT  # its names are those of its row in the list
     for field in fields(fact):
@@ -178,12 +244,12 @@ def _as_json(fact: Fact) -> str:
         if value is None or value is False or (field.name == "endpoint_id" and value == told.get("merchant")):
             continue  # a merchant's default endpoint has its id
         if isinstance(value, timedelta):
-            told["lag_ms" if field.name == "lag" else "ms"] = round(value / timedelta(milliseconds=1))
+            told[_SPANS.get(field.name, f"{field.name}_ms")] = round(value / timedelta(milliseconds=1))
         elif isinstance(value, Delivered | RetryAt | Failed):
             told |= _then(value)
         else:
             told[short.get(field.name, field.name)] = value
-    return json.dumps(told, ensure_ascii=False)
+    return told
 
 
 def _then(decision: Decision) -> dict[str, str]:
