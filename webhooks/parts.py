@@ -18,6 +18,7 @@ from webhooks.ledger import acts
 from webhooks.ledger.acts import Act
 from webhooks.ledger.audit import Audit
 from webhooks.ledger.backlog import Backlog
+from webhooks.ledger.desk import Desk
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
 from webhooks.ledger.pruning import Pruning
@@ -88,6 +89,12 @@ def resilient_gate() -> ResilientGate:
 def replays() -> Replays:
     """Return what sends deliveries again, and cancels them."""
     return Replays(database(), max_age=get_settings().max_age)
+
+
+@once
+def desk() -> Desk:
+    """Return what failed and nobody has dealt with."""
+    return Desk(database())
 
 
 @once

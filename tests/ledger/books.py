@@ -12,13 +12,14 @@ from sqlalchemy import text
 from webhooks.accepting import reading
 from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.database import Database
+from webhooks.ledger.desk import Desk
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.views import Views
-from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome, Written
-from webhooks.policy.decisions import Budgets, Decision
+from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome, Reason, Written
+from webhooks.policy.decisions import Budgets, Decision, Failed
 
 RECOVER_AFTER = timedelta(seconds=30)
 
@@ -34,6 +35,7 @@ class Books:
         self.merchants = Endpoints(database, cipher)
         self.replays = Replays(database, max_age=max_age)
         self.views = Views(database)
+        self.desk = Desk(database)
         self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))
 
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:
@@ -71,6 +73,20 @@ class Books:
         attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome)
         return self.ledger.finish(delivery, attempt, decision, spent, queued=False) is Written.IN_TIME
 
+    def fail(
+        self,
+        delivery_id: str = "evt-1",
+        merchant_id: str = "acme",
+        reason: Reason = Reason.REJECTED,
+        *,
+        money: bool = True,
+    ) -> None:
+        """Have a delivery be accepted, and fail by its first attempt."""
+        kind = "refund.completed" if money else "kyc.status_changed"
+        event = {"id": delivery_id, "type": kind, "merchant_id": merchant_id}
+        (message,) = self.ledger.record(reading.read(event))
+        assert self.finish(self.claim(message), Outcome.REJECTED, Failed(reason))
+
     def sql(self, statement: str, **values: object) -> Sequence[Any]:
         """Run a statement."""
         return self.database.rows(text(statement), values)
@@ -91,7 +107,7 @@ class Books:
         """Let time pass for every row: move all its moments back."""
         moments = (
             "due_at", "sweep_at", "queued_at", "sending_since", "slow_since", "accepted_at",
-            "expires_at", "finished_at",
+            "expires_at", "finished_at", "seen_at", "dismissed_at",
         )  # fmt: skip
         moved = ", ".join(f"{name} = {name} - :by" for name in moments)
         self.sql(f"UPDATE deliveries SET {moved}", by=by)

@@ -112,7 +112,9 @@ deliveries = Table(
     Column("finished_at", _Moment),
     Column(
         "pruned", Boolean, nullable=False, server_default="false"
-    ),  # its attempts, and its event's body when all are
+    ),  # its attempts and notes, and its event's body when all are
+    Column("seen_at", _Moment),  # somebody has noted something about it; counts while it is not before finished_at
+    Column("dismissed_at", _Moment),  # somebody has dealt with it: it is off the desk; counts as seen_at does
     _one_of("state", State),
     _one_of("reason", Reason),
     _one_of("held_for", HeldFor),
@@ -133,6 +135,16 @@ deliveries = Table(
     Index(
         "deliveries_to_prune", "state", "finished_at", postgresql_where=text("finished_at IS NOT NULL AND NOT pruned")
     ),
+    # What failed and nobody has dealt with; see webhooks.ledger.failures.
+    Index(
+        "deliveries_on_desk",
+        *("merchant_id", "reason", "money", "finished_at", "id"),
+        postgresql_include=["seen_at"],
+        postgresql_where=text(
+            "state = 'failed' AND NOT pruned AND reason <> 'cancelled' "
+            "AND (dismissed_at IS NULL OR dismissed_at < finished_at)"
+        ),
+    ),
     postgresql_with={"fillfactor": "80"},  # so that the version that a claim makes finds room on its row's page
 )
 
@@ -146,6 +158,18 @@ claims = Table(
     # As many rows come and go as there are attempts: it is kept small by being cleaned often.
     postgresql_with={"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "2000"},
     comment="which delivery a worker is sending now",
+)
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+    Column("at", _Moment, nullable=False, server_default=func.now()),
+    Column("who", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("notes_of_delivery", "delivery_id", "id"),
+    comment="what people wrote down about deliveries",
 )
 
 audit = Table(

@@ -173,11 +173,17 @@ def _checked(changes: Changes) -> Changes:
         raise NotPossible(f"a lane has room for 1 to {MOST_IN_FLIGHT} deliveries at once")
     if isinstance(changes.rate, int | float) and not LOWEST_RATE <= changes.rate <= HIGHEST_RATE:
         raise NotPossible(f"a rate is {LOWEST_RATE} to {HIGHEST_RATE} attempts a second")
-    if isinstance(changes.note, str) and not (changes.note.isprintable() and 0 < len(changes.note) <= LONGEST_NOTE):
-        raise NotPossible(f"a note has 1 to {LONGEST_NOTE} printable characters")
+    if isinstance(changes.note, str):
+        check_note(changes.note)
     if not isinstance(changes.types, tuple):
         return changes
     return replace(changes, types=checked_wanted(checked_name("type", each) for each in changes.types))
+
+
+def check_note(text: str) -> None:
+    """Raise NotPossible for what is no note."""
+    if not (text.isprintable() and 0 < len(text) <= LONGEST_NOTE):
+        raise NotPossible(f"a note has 1 to {LONGEST_NOTE} printable characters")
 
 
 def _place(
