@@ -20,6 +20,7 @@ NOT_A_PRODUCERS = {
     "webhooks.demo",
     "webhooks.gate",
     "webhooks.health",
+    "webhooks.page",
     "webhooks.parts",
     "webhooks.release",
     "webhooks.sweep",
@@ -44,12 +45,14 @@ NOT_A_PRODUCERS = {
     "celery.worker.consumer",
     "celery.worker.control",
     "flower",
+    "flask",
     "idna",
     "redis",
     "requests",
     "rich",
     "sqlalchemy.orm",
     "urllib3",
+    "waitress",
 }
 WITHOUT = "import runpy, sys; sys.modules[sys.argv[1]] = None; sys.argv = sys.argv[2:]; "
 

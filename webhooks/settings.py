@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from webhooks.errors import SettingsError
 from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
-from webhooks.process import redis_url
+from webhooks.process import accounts, redis_url
 from webhooks.process.once import once
 
 _BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
@@ -123,6 +123,10 @@ class Settings(BaseSettings):
     broker_timeout: Duration = timedelta(seconds=5)  # for one answer of the broker, before its connection is given up
     celery_config: str | None = None  # a module that tunes Celery, such as celeryconfig
 
+    # the dashboard
+    dashboard_users: SecretStr = SecretStr("")  # name:role:hash…, with commas between them
+    dashboard_proxy: IPv4Address | IPv6Address | None = None  # whose word on HTTPS and on who asks is believed
+
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, value: SecretStr) -> SecretStr:
@@ -145,6 +149,12 @@ class Settings(BaseSettings):
         # Redis would read [ * ? as patterns, and { } as the part that chooses a node of a cluster.
         if not _NAMESPACE.fullmatch(value):
             raise ValueError("a namespace has up to 64 letters, digits, _ . or -, such as staging")
+        return value
+
+    @field_validator("dashboard_users")
+    @classmethod
+    def _are_operators(cls, value: SecretStr) -> SecretStr:
+        accounts.read_accounts(value.get_secret_value())
         return value
 
     @field_validator("secrets_key")

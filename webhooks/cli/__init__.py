@@ -8,6 +8,7 @@ import click
 
 from webhooks.cli.audit import audit
 from webhooks.cli.breakers import breaker
+from webhooks.cli.dashboard import dashboard
 from webhooks.cli.database import db, secrets_key
 from webhooks.cli.deliveries import delivery
 from webhooks.cli.demo import demo
@@ -46,5 +47,5 @@ def main() -> None:
     """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, endpoint, delivery, event, breaker, status, health, audit, db, demo, secrets_key):
+for command in (merchant, endpoint, delivery, event, breaker, status, health, audit, dashboard, db, demo, secrets_key):
     main.add_command(command)
