@@ -16,6 +16,7 @@ from waitress.wasyncore import close_all
 from tests import courier
 from tests.system import System
 from webhooks.demo.stage import wait_until
+from webhooks.health import workers
 from webhooks.page import rounds
 from webhooks.page.serving import make_server
 from webhooks.process import accounts
@@ -76,8 +77,10 @@ class Site:
 
 
 @pytest.fixture
-def site(system: System, users: str) -> Iterator[Site]:
-    """The dashboard, with nobody logged in."""
+def site(system: System, users: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The dashboard, with nobody logged in. Where no worker runs, nobody waits long for one to answer."""
+    for name in ("_SOON_S", "_LATER_S"):
+        monkeypatch.setattr(workers, name, 0.1)
     system.set(dashboard_users=users)
     with serving() as url:
         yield Site(url)
@@ -94,7 +97,8 @@ def serving() -> Iterator[str]:
     finally:
         if made := rounds.rounds.made:  # whose threads ask servers that the test takes away
             wait_until(lambda: not made._under_way, "nobody asks the parts any more")
-        server.trigger.pull_trigger(lambda: close_all(server._map))
+        with contextlib.suppress(OSError):  # closed already: another thread's last word has woken the loop
+            server.trigger.pull_trigger(lambda: close_all(server._map))
         thread.join(10)
         server.task_dispatcher.shutdown()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from flask import Flask, Response, current_app, request
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
 from webhooks.errors import WebhooksError
 from webhooks.page import api, pages, sessions, words
@@ -35,6 +36,10 @@ _HEADERS = {
 }
 _HTTPS_LASTS = timedelta(days=180)
 
+_SAID_BY_API = {
+    404: f"there is no such path; all are in {api.PREFIX}/openapi.json",
+    405: f"this path knows no such method; all are in {api.PREFIX}/openapi.json",
+}
 _SAID = {404: "there is no such page", 405: "this page takes no such request", 413: "that is too large"}
 
 
@@ -68,7 +73,7 @@ def _refuse(error: Exception) -> Response:
     """Say what is wrong in a line, as JSON or as a page; only what nobody has foreseen goes into the log."""
     is_api = request.path.startswith(f"{api.PREFIX}/")
     if isinstance(error, HTTPException):
-        trouble = _of_http(error)
+        trouble = _of_http(error, _SAID | _SAID_BY_API if is_api else _SAID)
     else:
         trouble = trouble_of(error, looking=request.method == "GET")
         if not isinstance(error, WebhooksError):
@@ -76,8 +81,6 @@ def _refuse(error: Exception) -> Response:
     return api.refuse(trouble) if is_api else pages.refuse(trouble)
 
 
-def _of_http(error: HTTPException) -> Trouble:
-    if isinstance(error, RequestEntityTooLarge):
-        return Trouble(413, _SAID[413])
+def _of_http(error: HTTPException, said: Mapping[int, str]) -> Trouble:
     status = error.code or 500
-    return Trouble(status, _SAID.get(status, error.name.lower()))
+    return Trouble(status, said.get(status, error.name.lower()))

@@ -55,9 +55,9 @@ When = Annotated[datetime, BeforeValidator(_so_long_ago), AfterValidator(_in_utc
 Lines = Annotated[int, Field(ge=1, le=200)]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Code = Annotated[int, Field(ge=100, le=999)]
-Id = Annotated[str, AfterValidator(_storable), Field(min_length=1, max_length=1000)]
+Id = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_storable)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=200)]
-Why = Annotated[str, AfterValidator(_storable), Field(min_length=1, max_length=500)]
+Why = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
 Optional = Annotated[str | None, AfterValidator(lambda text: None if text is None else _storable(text))]
 
 
@@ -71,6 +71,10 @@ class _Generator(GenerateJsonSchema):
 
     def timedelta_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002
         return {"type": "number", "description": "seconds"}
+
+    def encode_default(self, dft: Any) -> Any:
+        """Write a default value as an answer would have it."""
+        return dft.total_seconds() if isinstance(dft, timedelta) else super().encode_default(dft)
 
 
 def read(kind: type[Any], given: Mapping[str, object]) -> Any:
