@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.ledger.books import Books
+from tests.ledger.explained import Explained
 from webhooks.errors import NotPossible
-from webhooks.ledger.desk import Dealings, Group, Numbers, OnDesk
+from webhooks.ledger.database import unlimited
+from webhooks.ledger.desk import Dealings, Desk, Group, Numbers, OnDesk
 from webhooks.ledger.replays import Verdict
 from webhooks.model import Message, Outcome, Reason
 from webhooks.policy.decisions import Failed
@@ -187,3 +190,45 @@ def test_what_is_not_on_the_desk_is_not_dismissed(books: Books) -> None:
     ]
     assert books.sql("SELECT * FROM deliveries ORDER BY id") == before
     assert [row.who for row in books.sql("SELECT who FROM notes")] == ["anna"]
+
+
+def test_notes_go_with_the_attempts_that_they_are_about(books: Books) -> None:
+    """Once a failed delivery is pruned; what is noted of others stays."""
+    books.fail("old")
+    books.age(timedelta(days=181))
+    books.fail("young")
+    books.desk.note("anna", ["old", "young"], "called them")
+    assert books.pruning.prune() == 1
+    assert [row.delivery_id for row in books.sql("SELECT delivery_id FROM notes")] == ["young"]
+    assert on_desk(books) == ["young"]
+
+
+_MANY = """
+INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason,
+    due_at, accepted_at, expires_at, finished_at)
+SELECT name, name, merchant, merchant, 'a.b', number % 40 = 0, CASE WHEN failed THEN 'failed' ELSE 'delivered' END,
+    CASE WHEN failed THEN 'rejected' END, now(), now(), now(), now()
+FROM (SELECT number, 'many-' || number AS name, 'm' || number % 700 AS merchant, number % 20 = 0 AS failed
+    FROM generate_series(1, 20000) AS number) AS made
+"""
+
+
+def test_the_desk_is_read_by_its_own_index(books: Books) -> None:
+    """However many deliveries there are: none but those on the desk are looked at, and rows only of those listed."""
+    books.sql(_MANY)
+    with unlimited(books.database.engine.connect()) as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE deliveries")
+    explained = Explained(books.database)
+    desk = Desk(explained)
+    assert desk.numbers().open == 1000
+    assert len(desk.groups().items) == 35
+    page = desk.deliveries(OnDesk(), 10)
+    desk.deliveries(OnDesk(), 10, page.next)
+    desk.deliveries(OnDesk("m0", Reason.REJECTED), 10)
+    desk.deliveries(OnDesk(money=False), 10)
+    assert desk.count(OnDesk("m0", Reason.REJECTED)) == 28
+    assert len(explained.plans) == 7
+    for plan in explained.plans:
+        assert re.search("Index Only Scan (Backward )?using deliveries_on_desk on deliveries", plan)
+        assert "Seq Scan on deliveries" not in plan
+        assert not {"deliveries_to_replay", "deliveries_to_prune", "deliveries_of_merchant"} & set(plan.split())

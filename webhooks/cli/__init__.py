@@ -14,6 +14,7 @@ from webhooks.cli.deliveries import delivery
 from webhooks.cli.demo import demo
 from webhooks.cli.endpoints import endpoint
 from webhooks.cli.events import event
+from webhooks.cli.failed import failed
 from webhooks.cli.merchants import merchant
 from webhooks.cli.status import health, status
 from webhooks.errors import SettingsError, WebhooksError
@@ -47,5 +48,6 @@ def main() -> None:
     """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""
 
 
-for command in (merchant, endpoint, delivery, event, breaker, status, health, audit, dashboard, db, demo, secrets_key):
+_NOUNS = (merchant, endpoint, delivery, failed, event, breaker, status, health, audit, dashboard, db, demo, secrets_key)
+for command in _NOUNS:
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,9 +14,9 @@ import click
 from webhooks import parts
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.names import MerchantId
-from webhooks.cli.output import as_json, print_facts, print_json, print_table
+from webhooks.cli.output import as_json, print_facts, print_json, print_table, words
+from webhooks.cli.verdicts import conclude
 from webhooks.errors import NotPossible
-from webhooks.ledger.replays import Verdict
 from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
 from webhooks.model import Reason, State
@@ -100,15 +100,18 @@ def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
 @click.argument("delivery_id")
 @as_json
 def show(delivery_id: str, json_: bool) -> None:
-    """Show one delivery, with all its attempts."""
-    found = parts.views().delivery(delivery_id)
+    """Show one delivery, with all its attempts, and what people noted about it."""
+    found, dealings = parts.views().delivery(delivery_id), parts.desk().dealings(delivery_id)
     facts = asdict(found.delivery)
     if json_:
-        print_json({**facts, "note": found.note, "journey": [asdict(made) for made in found.attempts]})
+        journey = [asdict(made) for made in found.attempts]
+        print_json({**facts, "note": found.note, **asdict(dealings), "journey": journey})
         return
     print_facts({**{name.replace("_", " "): value for name, value in facts.items()}, "state": standing(found.delivery)})
     if found.note:
         click.echo(f"note: {found.note}")
+    for note in dealings.notes:
+        click.echo(f"{note.who} noted at {words(note.at)}: {note.text}")
     print_table(
         f"{len(found.attempts)} attempts",
         ["attempt", "started", "took", "outcome", "status", "cause", "ladder", "probe", "answer"],
@@ -136,7 +139,7 @@ def show(delivery_id: str, json_: bool) -> None:
 def cancel(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
     """End deliveries for good: nothing of theirs is sent from here on."""
     verdicts = deliveries.cancel(operator(why), delivery_ids)
-    _conclude("cancelled", verdicts, json_)
+    conclude("cancelled", verdicts, json_)
 
 
 @delivery.command("replay")
@@ -172,10 +175,10 @@ def replay(
         _replay_chosen(wanted, again, dry_run, why, json_)
     elif dry_run:
         judged = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
-        _conclude("would be sent again", judged, json_)
+        conclude("would be sent again", judged, json_)
     else:
         verdicts = deliveries.replay(operator(why), delivery_ids, again=again, cancelled=cancelled)
-        _conclude("is being sent again", verdicts, json_)
+        conclude("is being sent again", verdicts, json_)
 
 
 def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
@@ -209,18 +212,6 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
             if told_to_end.is_set():
                 raise click.Abort
     return done
-
-
-def _conclude(what: str, verdicts: Sequence[Verdict], json_: bool) -> None:
-    """Print what became of each delivery, and exit 1 when one was refused."""
-    if json_:
-        print_json([asdict(verdict) for verdict in verdicts])
-    else:
-        for verdict in verdicts:
-            told = verdict.refused or "; ".join(filter(None, (what, verdict.note)))
-            click.echo(f"{verdict.delivery_id}: {told}", err=verdict.refused is not None)
-    if len(deliveries.done(verdicts)) < len(verdicts):
-        click.get_current_context().exit(1)
 
 
 def standing(item: DeliveryRow) -> str:

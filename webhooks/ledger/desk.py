@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from webhooks.errors import NotPossible
 from webhooks.ledger import failures
 from webhooks.ledger.acts import Rows
-from webhooks.ledger.failures import BEHIND, KEPT, LISTED, NEWEST, OPEN
+from webhooks.ledger.failures import BEHIND, KEPT, OPEN
 from webhooks.ledger.replays import Verdict
 from webhooks.ledger.rows import Page
 from webhooks.ledger.tables import deliveries
@@ -151,14 +151,15 @@ class Desk:
         That is the `next` of another page, and says a place: it holds also when what stood there has left the desk.
         Raises NotPossible for anything else.
         """
-        values = {} if after is None else _place(after)
-        chosen = LISTED.where(*_matching(wanted))
-        if after is not None:
-            chosen = chosen.where(BEHIND)
-        found = [
-            FailedRow(**_of(FailedRow, row)) for row in self._read(chosen.order_by(*NEWEST).limit(limit + 1), values)
-        ]
+        place = {} if after is None else _place(after)
+        which = [*_matching(wanted), *([BEHIND] if place else [])]
+        rows = self._read(failures.listed(*which), {**place, "the_most": limit + 1})
+        found = [FailedRow(**_of(FailedRow, row)) for row in rows]
         return Page(found[:limit], _cursor(found[limit - 1]) if len(found) > limit else None)
+
+    def count(self, wanted: OnDesk) -> int:
+        """Return how many such failed deliveries there are."""
+        return int(self._read(failures.COUNTED.where(*_matching(wanted)))[0].number)
 
     def dealings(self, delivery_id: str) -> Dealings:
         """Return what people had to do with a delivery; nothing, where there is none."""

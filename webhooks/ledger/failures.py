@@ -14,6 +14,7 @@ from sqlalchemy import (
     DateTime,
     FromClause,
     Integer,
+    Select,
     Text,
     and_,
     bindparam,
@@ -54,6 +55,7 @@ BY_REASON = (
     .group_by(deliveries.c.reason)
 )
 
+_MOST = the("most", Integer)
 _MERCHANT_AND_REASON = (*deliveries.c["merchant_id", "reason"],)
 _ALL_GROUPS = (
     select(*_MERCHANT_AND_REASON, *_NUMBERS, func.max(deliveries.c.finished_at).label("newest"))
@@ -71,7 +73,7 @@ def _first(groups: Any) -> tuple[ColumnElement[Any], ...]:
 _GROUPS = (
     select(_ALL_GROUPS, func.count().over().label("groups"))
     .order_by(*_first(_ALL_GROUPS))
-    .limit(bindparam("the_most", type_=Integer()))
+    .limit(_MOST)
     .subquery("groups")
 )
 
@@ -110,14 +112,24 @@ _LAST_NOTE = (
     .scalar_subquery()
 )
 
-LISTED = select(
+_LISTED = select(
     *deliveries.c["id", "event_id", "merchant_id", "endpoint_id", "type", "money", "reason", "attempts", "accepted_at"],
     deliveries.c.finished_at.label("failed_at"),
     SEEN.label("seen"),
     DISMISSED.label("dismissed"),
     *_LAST.c,
     _LAST_NOTE.label("note"),
-).select_from(deliveries.outerjoin(_LAST, true()))
+)
+
+
+def listed(*which: ColumnElement[bool]) -> Select[Any]:
+    """Return what lists the first `the_most` of these; the index says which they are, and only they are looked up."""
+    places = select(deliveries.c.id).where(*which).order_by(*NEWEST).limit(_MOST).subquery("places")
+    of_them = places.join(deliveries, deliveries.c.id == places.c.id).outerjoin(_LAST, true())
+    return _LISTED.select_from(of_them).order_by(*NEWEST)
+
+
+COUNTED = select(func.count(deliveries.c.id).label("number"))
 
 # Behind a place in that order.
 BEHIND = tuple_(*_ORDER) < tuple_(the("money"), the("finished_at", DateTime(timezone=True)), the("id"))

@@ -1,4 +1,4 @@
-"""Forgetting what is long finished: bodies and attempts go after a time, the row with its outcome stays.
+"""Forgetting what is long finished: bodies, attempts and notes go after a time, the row with its outcome stays.
 
 The digest of the body stays too, so that the same event sent again is still known (rules, "Accepting events").
 """
@@ -11,7 +11,7 @@ from sqlalchemy import Integer, Interval, and_, delete, exists, func, not_, or_,
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.refusals import Refusals
-from webhooks.ledger.tables import attempts, deliveries, events
+from webhooks.ledger.tables import attempts, deliveries, events, notes
 from webhooks.ledger.transitions import NOW, the
 from webhooks.model import State
 
@@ -63,7 +63,13 @@ _FORGOTTEN = (
     .cte("forgotten")
 )
 
-_PRUNE = select(func.count().label("number")).select_from(_PRUNED).add_cte(_FORGOTTEN, _EMPTIED)
+_FORGOTTEN_NOTES = delete(notes).where(notes.c.delivery_id.in_(select(_PRUNED.c.id))).returning(notes.c.id)
+
+_PRUNE = (
+    select(func.count().label("number"))
+    .select_from(_PRUNED)
+    .add_cte(_FORGOTTEN, _FORGOTTEN_NOTES.cte("forgotten_notes"), _EMPTIED)
+)
 
 _UNMATCHED = (
     select(events.c.id)
