@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.faults.cast import RESET, Visit
-from tests.faults.kinds import DEADLY, Fault
+from tests.faults.kinds import DEADLY, GATE, Fault
 from tests.faults.removal import Removal
 from webhooks import parts
 from webhooks.wire.adapter import OF_THE_CONNECTION
@@ -30,6 +30,9 @@ ORDER BY delivery_id, number
 """
 _CALLS_FOR_A_FAULT = timedelta(seconds=4)  # a fault that began so long after a POST can have cost its answer
 _SLACK = timedelta(seconds=1)
+# A process that found the gate away finds it back with the next message that it gets, for which it has to reach its
+# broker first; what comes together with that message goes without.
+_GATE_SLACK = timedelta(seconds=5)
 _LEAST_LOOKED_AT = timedelta(seconds=2)  # how long what was accepted in a calm is looked at, before a fault may come
 
 
@@ -126,7 +129,8 @@ class Evidence:
         """Return the fault that can have cost the result of an attempt of a delivery that began at this time."""
         for fault in self.faults:
             concerned = fault.name in kinds and fault.only in {None, delivery_id}
-            if concerned and at - _SLACK <= fault.ended and fault.began <= at + _CALLS_FOR_A_FAULT:
+            slack = _GATE_SLACK if fault.name in GATE else _SLACK
+            if concerned and at - slack <= fault.ended and fault.began <= at + _CALLS_FOR_A_FAULT:
                 return fault.name
         return None
 
