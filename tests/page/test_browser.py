@@ -78,6 +78,7 @@ def test_it_works_without_scripts(browser: Browser, site: Site, story: System) -
     browser.click("[formaction='/acts/dismiss_failures']")
     assert "1 are dismissed" in browser.text()
     assert parts.desk().numbers().open == 0
+    assert parts.views().delivery("evt-bad").delivery.state is State.FAILED
 
 
 def test_it_is_better_with_its_script(browser: Browser, site: Site, story: System) -> None:
@@ -88,6 +89,8 @@ def test_it_is_better_with_its_script(browser: Browser, site: Site, story: Syste
     browser.evaluate("document.querySelector('thead input').click()")
     assert browser.evaluate("document.querySelectorAll('tbody input:checked').length") == 4
     assert not browser.evaluate("document.querySelector('.chosen .act button').disabled")
+    browser.evaluate("refresh()")
+    assert browser.evaluate("document.querySelectorAll('tbody input:checked').length") == 4
     browser.open(f"{site.url}/delivery?id=evt-held")
     browser.fill("[name=why]", "a reason in the making")
     parts.replays().cancel(["evt-held"])
