@@ -135,8 +135,11 @@ def test_flower_is_reached_from_the_host_only() -> None:
 
 def test_the_dashboard_is_reached_from_the_host_only() -> None:
     """Its passwords travel over HTTPS or not at all, and that is a proxy's: nobody else is offered the plain port."""
+    from webhooks.cli.dashboard import dashboard  # noqa: PLC0415
+
     assert compose()["services"]["dashboard"]["ports"] == ["127.0.0.1:8090:8090"]
-    assert "--address ${DASHBOARD_ADDRESS:-127.0.0.1} " in (ROOT / "Procfile").read_text(encoding="utf-8")
+    assert dashboard.make_context("dashboard", []).params["address"] == "127.0.0.1"
+    assert "dashboard: webhooks dashboard\n" in (ROOT / "Procfile").read_text(encoding="utf-8")
 
 
 def test_settings_in_compose_exist() -> None:
