@@ -15,6 +15,7 @@ from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
 from webhooks.ledger.audit import Audit
 from webhooks.page import rounds
+from webhooks.page.overview import glance
 from webhooks.policy.breaker import BreakerRules
 
 WHY = {"why": "the merchant has asked for it"}
@@ -24,6 +25,7 @@ WHY = {"why": "the merchant has asked for it"}
 def asked_anew() -> Iterator[None]:
     """Let the next look ask the parts."""
     rounds.rounds.forget()
+    glance.forget()
     yield
 
 

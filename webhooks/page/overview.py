@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,8 +20,10 @@ from webhooks.ledger.rows import AuditRow
 from webhooks.page import rounds
 from webhooks.page.rounds import PartsSeen
 from webhooks.policy.breaker import BreakerState
+from webhooks.process.once import once
 
 _PATIENCE = timedelta(seconds=3)
+_FRESH_S = 3.0
 _ACTS = 8  # of those that were done last
 
 _T = TypeVar("_T")
@@ -39,10 +43,33 @@ class Overview:
     acts: Sequence[AuditRow] | None
 
 
-def look_around(*, now: bool = False) -> Overview:
-    """Return how everything is: the parts as they were within the last seconds, or `now`, which takes a second."""
-    answers = ask(_questions(), within=_PATIENCE)
-    said = rounds.ask_now() if now else rounds.rounds().latest()
+class Glance:
+    """What ledger and gate answer, shared by all who look within a few seconds: it is read from large tables."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: Answers = {}
+        self._at_s = 0.0
+
+    def answers(self) -> Answers:
+        """Return the answers; whoever comes while they are asked for gets the same."""
+        with self._lock:
+            if not self._answers or time.monotonic() - self._at_s > _FRESH_S:
+                self._answers = ask(_questions(), within=_PATIENCE)
+                self._at_s = time.monotonic()
+            return self._answers
+
+
+@once
+def glance() -> Glance:
+    """Return this process's."""
+    return Glance()
+
+
+def look_around(*, wait: bool = False) -> Overview:
+    """Return how everything was within the last seconds; `wait` for the workers, where they have not been asked yet."""
+    answers = glance().answers()
+    said = rounds.rounds().fresh() if wait else rounds.rounds().latest()
     seen = rounds.state_of(said or {})
     ledger, breakers = _known(answers, "standing", Standing), answers["breakers"]
     overdue = judging.judge_overdue({"overdue": ledger.most_overdue if ledger else None})

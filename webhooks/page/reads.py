@@ -142,8 +142,8 @@ class DeskShown:
 
 
 def show_status() -> Status:
-    """Say how all parts are and how all deliveries stand; takes a second, in which the workers are heard."""
-    found = look_around(now=True)
+    """Say how all parts are and how all deliveries stand; takes up to a second, in which the workers are heard."""
+    found = look_around(wait=True)
     return Status(
         faults=found.faults,
         ledger=found.ledger,

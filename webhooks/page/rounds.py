@@ -62,11 +62,22 @@ class Rounds:
     def latest(self) -> Answers | None:
         """Return what the parts said last, and begin another round where that is some time ago; None: not yet."""
         with self._lock:
-            if time.monotonic() - self._at_s > _FRESH_S or self._answers is None:
+            if not self._is_younger(_FRESH_S):
                 self._begin()
-            if self._answers is None or time.monotonic() - self._at_s > _STALE_S:
+            if not self._is_younger(_STALE_S):
                 self._lock.wait_for(lambda: not self._under_way, _HURRY_S)
-            return self._answers if time.monotonic() - self._at_s <= _STALE_S else None
+            return self._answers if self._is_younger(_STALE_S) else None
+
+    def fresh(self) -> Answers:
+        """Return what the parts said within the last seconds, once they have said it."""
+        with self._lock:
+            if not self._is_younger(_FRESH_S):
+                self._begin()
+                self._lock.wait_for(lambda: not self._under_way)  # which is bounded, as each question is
+            return self._answers or {}
+
+    def _is_younger(self, age_s: float) -> bool:
+        return self._answers is not None and time.monotonic() - self._at_s <= age_s
 
     def _begin(self) -> None:
         if not self._under_way:
@@ -87,11 +98,6 @@ class Rounds:
 def rounds() -> Rounds:
     """Return this process's."""
     return Rounds()
-
-
-def ask_now() -> Answers:
-    """Ask the parts and wait for their answers, up to eight seconds."""
-    return ask(judging.of_system(), within=_PATIENCE)
 
 
 def state_of(answers: Answers) -> PartsSeen:
