@@ -63,6 +63,7 @@ def accepting() -> Accepting:
         max_age=settings.max_age,
         ahead=settings.ahead,
         bursts=Bursts(time.monotonic),
+        keys=settings.keys,
     )
 
 

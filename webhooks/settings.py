@@ -66,6 +66,7 @@ def _parse_networks(text: Any) -> Any:
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta())]
 Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
+Keys = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=8)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
 
 
@@ -81,6 +82,7 @@ class Settings(BaseSettings):
     namespace: str = ""  # tells apart what several deployments keep in one Redis
     secrets_key: SecretStr  # Fernet keys, newest first, separated by commas
 
+    keys: Keys = ("payment_id", "external_id")  # fields of a body by which support finds its event
     ledger_timeout: Duration = timedelta(seconds=5)  # how long a producer waits for the ledger to accept an event
 
     # sending

@@ -21,7 +21,7 @@ from webhooks.accepting import reading
 from webhooks.accepting.bursts import MOST_AT_ONCE
 from webhooks.accepting.reading import Event
 from webhooks.errors import LedgerOutdated
-from webhooks.ledger import recording, routing
+from webhooks.ledger import recording, routing, schema
 from webhooks.model import Message
 
 MOST = timedelta(minutes=3)
@@ -172,7 +172,7 @@ def test_tables_without_the_function_ask_for_an_upgrade(system: System) -> None:
     event = {"id": "evt-1", "merchant_id": "acme", "type": "refund.completed"}
     with pytest.raises(LedgerOutdated, match=r"run: webhooks db upgrade$"):
         deliver.delay(event)
-    assert done("db", "upgrade") == {"before": "0006", "after": "0007"}
+    assert done("db", "upgrade") == {"before": "0006", "after": schema._head(schema._config())}
     assert deliver.delay(event).id == "evt-1"
 
 

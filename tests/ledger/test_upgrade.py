@@ -36,7 +36,7 @@ _SAME = {
         f"SELECT {_DELIVERY}, id, merchant_id, finished_at IS NOT NULL AND body IS NULL FROM before.deliveries",
         f"SELECT {_DELIVERY}, event_id, endpoint_id, pruned FROM deliveries WHERE id LIKE 'old-%'",
     ),
-    "attempts": ("SELECT * FROM before.attempts", "SELECT * FROM attempts"),
+    "attempts": ("SELECT *, NULL FROM before.attempts", "SELECT * FROM attempts"),
     "claims": (
         "SELECT id, claimed_by, sweep_at, silent_since FROM before.deliveries WHERE sending_since IS NOT NULL",
         "SELECT delivery_id, name, ends_at, silent_since FROM claims",

@@ -21,7 +21,8 @@ class Accepting:
 
     `inside` records in the transaction that is open on somebody's connection. `max_age` is how old a delivery may get;
     a first attempt that is due within `ahead` has a message at once, and any other is left to the sweep. `bursts` tells
-    whose events come in crowds: their messages may wait for others' single ones.
+    whose events come in crowds: their messages may wait for others' single ones. `keys` are the fields of a body by
+    which its event is found.
     """
 
     ledger: Ledger
@@ -30,6 +31,7 @@ class Accepting:
     max_age: timedelta
     ahead: timedelta
     bursts: Bursts
+    keys: Sequence[str] = ()
 
     def accept(self, given: object, *, wait: timedelta = timedelta()) -> str:
         """Accept an event, whose first attempt is due after `wait`; return its id once it is in the ledger.
@@ -37,7 +39,7 @@ class Accepting:
         Raises InvalidEvent, EventConflict, NotPossible (a wait past the delivery's age), LedgerUnavailable or
         LedgerFault. A broker that is away is no error.
         """
-        event = reading.read(given)
+        event = reading.read(given, self.keys)
         if wait >= self.max_age:
             raise NotPossible("countdown, eta: by then the delivery would have expired")
         # A longer countdown would lie in some worker's memory: it waits in the ledger.
@@ -54,7 +56,7 @@ class Accepting:
         for two bodies, are found before anything is recorded. Whatever else comes up concerns one batch: those before
         it are accepted, it and those after it are not, as the error says.
         """
-        call = batches.read_all(given)
+        call = batches.read_all(given, self.keys)
         for batch in call.batches:
             queued = self.publisher.may_try()
             with call.told(batch):
@@ -89,13 +91,13 @@ class Accepting:
 
     def record(self, connection: Any, given: object) -> str:
         """Accept an event in the transaction that is open on `connection`, if it commits; see `webhooks.record`."""
-        event = reading.read(given)
+        event = reading.read(given, self.keys)
         self.inside(connection, [[event]])
         return event.id
 
     def record_many(self, connection: Any, given: object) -> list[str]:
         """Accept events in the transaction that is open on `connection`; see `webhooks.record_many`."""
-        call = batches.read_all(given)
+        call = batches.read_all(given, self.keys)
         with call.told():
             self.inside(connection, call.in_one_transaction())
         return call.ids

@@ -83,17 +83,18 @@ class Call:
         return told
 
 
-def read_all(given: object) -> Call:
+def read_all(given: object, keys: Sequence[str] = ()) -> Call:
     """Check and serialise the events of a call; an id that comes again with the same body is the same event.
 
-    Raises InvalidEvent and EventConflict, which name the event by its position: then nothing is accepted.
+    `keys` as in `reading.read`. Raises InvalidEvent and EventConflict, which name the event by its position: then
+    nothing is accepted.
     """
     ids: list[str] = []
     positions: dict[str, int] = {}
     fresh: list[tuple[int, Event]] = []
     known: dict[str, bytes] = {}
     for position, each in enumerate(_listed(given)):
-        event = _read_at(position, each)
+        event = _read_at(position, each, keys)
         ids.append(event.id)
         if known.setdefault(event.id, event.body_sha256) != event.body_sha256:
             first = f"was given before, as event {positions[event.id]}, with another body"
@@ -110,9 +111,9 @@ def _listed(given: object) -> Iterable[object]:
     return given
 
 
-def _read_at(position: int, given: object) -> Event:
+def _read_at(position: int, given: object, keys: Sequence[str]) -> Event:
     try:
-        return read(given)
+        return read(given, keys)
     except InvalidEvent as error:
         raise InvalidEvent(f"event {position}: {error}") from None
 

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -44,7 +44,10 @@ _in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event that may be recorded. `body` is compact UTF-8 JSON, `body_sha256` its digest (32 bytes)."""
+    """An event that may be recorded. `body` is compact UTF-8 JSON, `body_sha256` its digest (32 bytes).
+
+    `keys` are fields of the body with their values, by which support finds it.
+    """
 
     id: str
     merchant_id: str
@@ -52,6 +55,7 @@ class Event:
     money: bool
     body: bytes
     body_sha256: bytes
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class RefusedEvent:
         return cls(event_id, merchant_id, event_type, _in_short(task_id), _in_short(why))
 
 
-def read(event: object) -> Event:
+def read(event: object, keys: Sequence[str] = ()) -> Event:
     """Check an event and serialise it.
 
     `event` is a mapping with `type` and `merchant_id` (see `checked_name`) and, optionally, `id` (up to 128 characters
@@ -96,7 +100,19 @@ def read(event: object) -> Event:
         money=is_money(event_type, fields.get("status")),
         body=body,
         body_sha256=hashlib.sha256(body).digest(),
+        keys=tuple(_found_by(fields, keys)),
     )
+
+
+def _found_by(fields: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the fields that can be looked for: top-level texts and integers, which somebody may have in hand."""
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = format(value, "d")
+        # PostgreSQL's texts take no zero byte, and nobody types one.
+        if isinstance(value, str) and 0 < len(value) <= _MAX_NAME and "\0" not in value:
+            yield key, _plain(value)
 
 
 def id_from(name: str) -> str:

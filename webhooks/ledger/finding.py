@@ -10,18 +10,26 @@ from sqlalchemy import Integer, text
 from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.shown import SHOWN, Reads, delivery_of
 from webhooks.ledger.transitions import the
+from webhooks.model import event_of
 
+_COLUMNS = ", ".join(each.name for each in SHOWN)
+
+# Of a value that many events have, the newest only: each costs an index entry.
 _FIND = text(f"""
-SELECT {", ".join(f"deliveries.{each.name}" for each in SHOWN)}, found.field
-FROM (
-    SELECT id AS event_id, CASE WHEN id = :the_text THEN 'id' WHEN convert_from(body, 'UTF8')::jsonb ->> 'payment_id'
-        = :the_text THEN 'payment_id' WHEN convert_from(body, 'UTF8')::jsonb ->> 'external_id' = :the_text
-        THEN 'external_id' END AS field
-    FROM events
-) AS found
-JOIN deliveries ON deliveries.event_id = found.event_id
-WHERE found.field IS NOT NULL
-ORDER BY deliveries.accepted_at DESC, deliveries.id LIMIT :the_most
+WITH known AS (
+    SELECT id AS event_id, 'id' AS field FROM events WHERE id = :the_id
+    UNION ALL
+    (SELECT event_id, field FROM event_keys WHERE value = :the_value ORDER BY accepted_at DESC LIMIT :the_most)
+), found AS (
+    SELECT DISTINCT ON (going.id) going.*, known.field
+    FROM known, LATERAL (
+        SELECT {_COLUMNS} FROM deliveries WHERE id = known.event_id
+        UNION ALL
+        SELECT {_COLUMNS} FROM deliveries WHERE event_id = known.event_id AND event_id <> id
+    ) AS going
+    ORDER BY going.id, known.field
+)
+SELECT * FROM found ORDER BY accepted_at DESC, id LIMIT :the_most
 """).bindparams(the("most", Integer))  # noqa: S608 - all of it is written here
 
 
@@ -41,4 +49,5 @@ class Finds(Reads):
 
         The newest come first. Fields are those that `WEBHOOKS_KEYS` named when an event was accepted, and its id.
         """
-        return [Found(delivery_of(row), row.field) for row in self._rows(_FIND, the_text=value, the_most=limit)]
+        rows = self._rows(_FIND, the_id=event_of(value), the_value=value, the_most=limit)
+        return [Found(delivery_of(row), row.field) for row in rows]

@@ -22,6 +22,8 @@ _WANTED = "record takes a SQLAlchemy Connection or Session, or a DB-API connecti
 _TAKE_BACK = text("""
 WITH gone AS (
     DELETE FROM deliveries WHERE id = ANY(:the_ids) OR (event_id <> id AND event_id = ANY(:the_ids))
+), unfound AS (
+    DELETE FROM event_keys WHERE value = ANY(:the_values) AND event_id = ANY(:the_ids)
 )
 DELETE FROM events WHERE id = ANY(:the_ids) RETURNING id
 """)
@@ -31,13 +33,15 @@ def record(ledger: Recording, connection: Any, batches: Iterable[Sequence[Event]
     """Record events, all or none, in the transaction that is open on `connection`; see `webhooks.record_many`."""
     connection = _usable(connection)
     recorded: set[str] = set()
+    values: set[str] = set()
     for events in batches:
         new = {_first(row) for row in _rows(connection, routing.RECORD, ledger.values_of(events))}
         recorded |= new
+        values.update(value for event in events if event.id in new for _, value in event.keys)
         if len(new) < len(events):
             conflicts = _rows(connection, routing.CONFLICTS, values_of_known(events))
             if conflicts:
-                _rows(connection, _TAKE_BACK, {"the_ids": sorted(recorded)})
+                _rows(connection, _TAKE_BACK, {"the_ids": sorted(recorded), "the_values": sorted(values)})
                 raise EventConflict.of(*map(_first, conflicts))
 
 

@@ -159,7 +159,12 @@ class Ledger(Recording):
         return self._finish_late(delivery, attempt)
 
     def _finish_late(self, delivery: Delivery, attempt: Attempt) -> Written:
-        late = {**_values_of(attempt), "the_id": delivery.id, "the_ladder": None}  # it came too late to be charged
+        late = {
+            **_values_of(attempt),
+            "the_id": delivery.id,
+            "the_endpoint_id": delivery.endpoint_id,
+            "the_ladder": None,
+        }  # it came too late to be charged
         with self.database.transaction() as both:
             both.rows(statements.FINISH_LATE, late)
             if attempt.outcome is not Outcome.DELIVERED:

@@ -72,13 +72,13 @@ _FINISHING = _locked(
 _FINISHED = (
     transitions.finished(lambda name, _kind=None: _FINISHING.c[name])
     .of(deliveries.c.id == _FINISHING.c.id, deliveries.c.turn == _FINISHING.c.turn)
-    .returning(deliveries.c.id, *_FINISHING.c[ATTEMPT])
+    .returning(*deliveries.c["id", "endpoint_id"], *_FINISHING.c[ATTEMPT])
     .cte("finished")
 )
 
 FINISH_MANY = (
     insert(attempts)
-    .from_select(["delivery_id", *ATTEMPT], select(_FINISHED))
+    .from_select(["delivery_id", "endpoint_id", *ATTEMPT], select(_FINISHED))
     .on_conflict_do_nothing()
     .returning(attempts.c.delivery_id)
     .add_cte(ends_claim_of(_FINISHED))

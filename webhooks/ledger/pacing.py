@@ -7,40 +7,42 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Interval, Row, text
+from sqlalchemy import DateTime, Interval, Row, func, select, text
 
 from webhooks.ledger.shown import Reads
+from webhooks.ledger.tallying import COUNTED
 from webhooks.ledger.transitions import the
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _STEP = timedelta(minutes=5)  # of the picture of a day
+_UNCOUNTED = timedelta(minutes=5)
 
-_PACE = text("""
-WITH steps AS (
-    SELECT since, since + CAST(:the_step AS interval) AS until
-    FROM generate_series(CAST(:the_until AS timestamptz) - CAST(:the_span AS interval),
-        CAST(:the_until AS timestamptz) - CAST(:the_step AS interval), CAST(:the_step AS interval)) AS since
-), accepted AS (
-    SELECT date_bin(:the_step, accepted_at, :the_until) AS since, count(*) AS number FROM deliveries
-    WHERE accepted_at >= CAST(:the_until AS timestamptz) - CAST(:the_span AS interval) AND accepted_at < :the_until
-    GROUP BY 1
-), ended AS (
-    SELECT date_bin(:the_step, finished_at, :the_until) AS since,
-        count(*) FILTER (WHERE state = 'delivered') AS delivered, count(*) FILTER (WHERE state = 'failed') AS failed,
-        percentile_disc(0.5) WITHIN GROUP (ORDER BY lag) AS lag, max(lag) AS longest_lag
-    FROM (
-        SELECT deliveries.*, (SELECT started_at - due_at FROM attempts WHERE delivery_id = id AND number = attempts
-            AND state = 'delivered' AND turn = attempts) AS lag
-        FROM deliveries
-        WHERE finished_at >= CAST(:the_until AS timestamptz) - CAST(:the_span AS interval) AND finished_at < :the_until
-    ) AS those GROUP BY 1
+# What is not counted yet is counted now: the minutes since the last tally, as far as that was not long ago.
+_PACE = text(f"""
+WITH minutes AS (
+    SELECT * FROM tallies WHERE minute >= :the_until - :the_span AND minute < :the_until
+    UNION ALL
+    SELECT since, accepted, delivered, failed, lag, longest_lag
+    FROM generate_series(:the_until - :the_uncounted, :the_until - interval '1 minute', interval '1 minute') AS since,
+        LATERAL (SELECT since + interval '1 minute' AS until) AS ends, LATERAL ({COUNTED}) AS counted
+    WHERE NOT EXISTS (SELECT FROM tallies WHERE minute = since)
 )
-SELECT since, coalesce(accepted.number, 0) AS accepted, coalesce(delivered, 0) AS delivered,
-    coalesce(failed, 0) AS failed, lag, longest_lag
-FROM steps LEFT JOIN accepted USING (since) LEFT JOIN ended USING (since) ORDER BY since
-""").bindparams(the("step", Interval), the("span", Interval))
+SELECT since, coalesce(sum(accepted), 0)::bigint AS accepted, coalesce(sum(delivered), 0)::bigint AS delivered,
+    coalesce(sum(failed), 0)::bigint AS failed,
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY lag) AS lag, max(longest_lag) AS longest_lag
+FROM generate_series(:the_until - :the_span, :the_until - :the_step, :the_step) AS since
+LEFT JOIN minutes ON minute >= since AND minute < since + :the_step
+GROUP BY since ORDER BY since
+""").bindparams(  # noqa: S608 - all of it is written here
+    *(the(name, Interval) for name in ("span", "step", "uncounted")), the("until", DateTime(timezone=True))
+)
 
-_NOW = text("SELECT now() AS moment, date_trunc('minute', now()) AS minute")
+_LAST_MINUTE = text(f"""
+SELECT since, counted.* FROM (SELECT now() - interval '1 minute' AS since, now() AS until) AS ends,
+    LATERAL ({COUNTED}) AS counted
+""")  # noqa: S608 - as above
+
+_MINUTES = select(func.date_trunc("minute", func.now()).label("minute"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,14 @@ class Paces(Reads):
 
     def pace(self) -> Pace:
         """Return what went through of late, deliveries for each endpoint; a step that nothing happened in is there."""
-        (now,) = self._rows(_NOW)
-        (last,) = self._tallies(now.moment, _MINUTE, _MINUTE)
-        return Pace(last, self._tallies(now.minute, _HOUR, _MINUTE), self._tallies(now.minute, _DAY, _STEP))
+        (last,), (now,) = self._rows(_LAST_MINUTE), self._rows(_MINUTES)
+        hour, day = self._tallies(now.minute, _HOUR, _MINUTE), self._tallies(now.minute, _DAY, _STEP)
+        return Pace(_tally(last, _MINUTE), hour, day)
 
     def _tallies(self, until: datetime, span: timedelta, step: timedelta) -> Sequence[Tally]:
-        return [_tally(row, step) for row in self._rows(_PACE, the_until=until, the_span=span, the_step=step)]
+        values = {"the_until": until, "the_span": span, "the_step": step, "the_uncounted": _UNCOUNTED}
+        return [_tally(row, step) for row in self._rows(_PACE, **values)]
 
 
 def _tally(row: Row[Any], lasts: timedelta) -> Tally:
-    lag = None if row.lag is None else max(row.lag, timedelta())
-    longest = None if row.longest_lag is None else max(row.longest_lag, timedelta())
-    return Tally(row.since, lasts, row.accepted, row.delivered, row.failed, lag, longest)
+    return Tally(row.since, lasts, row.accepted, row.delivered, row.failed, row.lag, row.longest_lag)

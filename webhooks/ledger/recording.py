@@ -110,6 +110,9 @@ def _values_of_all(events: Sequence[Event]) -> dict[str, Any]:
         "the_types": [event.type for event in events],
         "the_money": [event.money for event in events],
         "the_bodies": [event.body for event in events],
+        "the_keyed_ids": [event.id for event in events for _ in event.keys],
+        "the_fields": [field for event in events for field, _ in event.keys],
+        "the_values": [value for event in events for _, value in event.keys],
         "the_most": MOST_AT_ONCE,
     }
 
@@ -122,6 +125,8 @@ def _values_of_one(event: Event) -> dict[str, Any]:
         "the_money": event.money,
         "the_body": event.body,
         "the_digest": event.body_sha256,
+        "the_fields": [field for field, _ in event.keys],
+        "the_values": [value for _, value in event.keys],
     }
 
 

@@ -35,6 +35,11 @@ WITH given AS MATERIALIZED (
     FROM given
     ON CONFLICT (id) DO NOTHING
     RETURNING id, merchant_id, type, money, accepted_at
+), found_by AS (
+    INSERT INTO event_keys (value, field, event_id, accepted_at)
+    SELECT keys.value, keys.field, accepted.id, accepted.accepted_at
+    FROM unnest(CAST(:the_keyed_ids AS text[]), CAST(:the_fields AS text[]), CAST(:the_values AS text[]))
+        AS keys (event_id, field, value) JOIN accepted ON accepted.id = keys.event_id
 ), going AS MATERIALIZED (
     SELECT accepted.*, endpoint_id, lane, rate,
         CASE WHEN row_number() OVER (PARTITION BY endpoint_id ORDER BY id) > coalesce(lane, :the_most)
@@ -60,8 +65,8 @@ FROM accepted LEFT JOIN going ON going.id = accepted.id AND held_for IS NULL
 # In a caller's transaction it is RECORD, since the caller's role may be one that calls no functions.
 RECORD_ONE = text("""
 SELECT event_id, merchant_id, endpoint_id, type, accepted_at, lane, rate
-FROM webhooks_accept_event(:the_id, :the_merchant_id, :the_type, :the_money, :the_body, :the_digest,
-    :the_wait, :the_recover_after, :the_queued, :the_max_age)
+FROM webhooks_accept_event_with_keys(:the_id, :the_merchant_id, :the_type, :the_money, :the_body, :the_digest,
+    :the_wait, :the_recover_after, :the_queued, :the_max_age, :the_fields, :the_values)
 """)
 
 # What was accepted just now, by a statement whose answer was lost.

@@ -133,7 +133,7 @@ UNQUEUE_ALL = transitions.unqueued().of(
     tuple_(deliveries.c.id, deliveries.c.turn).in_(bindparam("the_turns", expanding=True))
 )
 
-_FINISHED = _of_this_turn(transitions.finished()).returning(deliveries.c.id).cte("finished")
+_FINISHED = _of_this_turn(transitions.finished()).returning(*deliveries.c["id", "endpoint_id"]).cte("finished")
 
 # Whether this very attempt has been written down, and nobody has touched the delivery since.
 WRITTEN = (
@@ -164,8 +164,8 @@ def ends_claim_of(ended: CTE) -> CTE:
 FINISH = (
     insert(attempts)
     .from_select(
-        ["delivery_id", *ATTEMPT],
-        select(_FINISHED.c.id, *(the(name, attempts.c[name].type) for name in ATTEMPT)),
+        ["delivery_id", "endpoint_id", *ATTEMPT],
+        select(_FINISHED.c.id, _FINISHED.c.endpoint_id, *(the(name, attempts.c[name].type) for name in ATTEMPT)),
     )
     .on_conflict_do_nothing()
     .returning(attempts.c.number)
@@ -181,7 +181,7 @@ _LATE = {name: the(name, attempts.c[name].type) for name in ATTEMPT}
 
 FINISH_LATE = (
     insert(attempts)
-    .values(delivery_id=the("id"), **_LATE)
+    .values(delivery_id=the("id"), endpoint_id=the("endpoint_id"), **_LATE)
     .on_conflict_do_update(
         index_elements=["delivery_id", "number"], set_=_LATE, where=attempts.c.outcome == Outcome.UNKNOWN
     )

@@ -101,7 +101,7 @@ _RISEN_AT = NOW + case((_DEAD.c.before == 0, timedelta()), else_=func.least(REST
 _BURIED = (
     transitions.buried(_RISEN_AT)
     .of(deliveries.c.id == _DEAD.c.id)
-    .returning(*_DEAD.c["id", "attempts", "sending_since"])
+    .returning(*_DEAD.c["id", "attempts", "sending_since"], deliveries.c.endpoint_id)
     .cte("taken")
 )
 
@@ -119,8 +119,8 @@ _FREED_OF_NOTHING = (
 BURY = (
     insert(attempts)
     .from_select(
-        ["delivery_id", "number", "started_at", "outcome"],
-        select(*_BURIED.c["id", "attempts", "sending_since"], literal(Outcome.UNKNOWN.value)),
+        ["delivery_id", "number", "started_at", "endpoint_id", "outcome"],
+        select(*_BURIED.c["id", "attempts", "sending_since", "endpoint_id"], literal(Outcome.UNKNOWN.value)),
     )
     .on_conflict_do_nothing()
     .returning(attempts.c.number)

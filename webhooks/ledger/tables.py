@@ -18,6 +18,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    Interval,
     LargeBinary,
     MetaData,
     SmallInteger,
@@ -54,6 +55,17 @@ events = Table(
     Column("unmatched", Boolean, nullable=False, server_default="false"),  # no endpoint of its merchant wanted it
     Index("events_unmatched", "accepted_at", postgresql_where=text("unmatched AND body IS NOT NULL")),
     comment="what producers handed over",
+)
+
+event_keys = Table(
+    "event_keys",
+    metadata,
+    Column("value", Text, nullable=False),
+    Column("field", Text, nullable=False),  # of the body
+    Column("event_id", Text, nullable=False),
+    Column("accepted_at", _Moment, nullable=False),  # as the event was: the newest come first
+    Index("event_keys_by_value", "value", "accepted_at"),
+    comment="by what support finds events",
 )
 
 endpoints = Table(
@@ -125,13 +137,37 @@ deliveries = Table(
     # Each index serves one question; the partial ones stay small because most rows are finished.
     Index("deliveries_to_sweep", "sweep_at", postgresql_where=text("state = 'pending'")),
     Index("deliveries_to_expire", "expires_at", postgresql_where=text("state IN ('pending', 'held')")),
-    Index("deliveries_held", "endpoint_id", "accepted_at", "id", postgresql_where=text("state = 'held'")),
+    Index(
+        "deliveries_held_at",
+        *("endpoint_id", "accepted_at", "id"),
+        postgresql_include=["held_for"],  # how many an endpoint has held for what, without a look at the rows
+        postgresql_where=text("state = 'held'"),
+    ),
     Index(
         "deliveries_to_probe", "endpoint_id", "fast_spent", "accepted_at", "id", postgresql_where=text("state = 'held'")
     ),
     Index("deliveries_of_merchant", "merchant_id", "accepted_at"),
     Index("deliveries_of_event", "event_id", postgresql_where=text("event_id <> id")),  # the others have its id
-    Index("deliveries_to_replay", "accepted_at", postgresql_where=text("state = 'failed'")),
+    Index(
+        "deliveries_failed",
+        "accepted_at",
+        postgresql_include=["reason", "money"],  # how many have failed for what
+        postgresql_where=text("state = 'failed'"),
+    ),
+    Index(
+        "deliveries_failed_at",
+        *("endpoint_id", "accepted_at"),
+        postgresql_include=["reason"],
+        postgresql_where=text("state = 'failed'"),
+    ),
+    # The newest of all, of a type, and at an endpoint that is no merchant's default one.
+    Index("deliveries_newest", "accepted_at"),
+    Index("deliveries_of_type", "type", "accepted_at"),
+    Index(
+        "deliveries_at_endpoint",
+        *("endpoint_id", "accepted_at"),
+        postgresql_where=text("endpoint_id <> merchant_id"),
+    ),
     Index(
         "deliveries_to_prune", "state", "finished_at", postgresql_where=text("finished_at IS NOT NULL AND NOT pruned")
     ),
@@ -220,6 +256,22 @@ attempts = Table(
     Column("excerpt", Text),
     Column("ladder", Text),  # the one that was charged, if any
     Column("probe", Boolean, nullable=False, server_default="false"),
+    Column("endpoint_id", Text),  # none has what the release before has written down
     _one_of("outcome", Outcome),
     _one_of("ladder", Ladder),
+    # How an endpoint answers of late, and who was answered what; a 2xx is no question.
+    Index("attempts_at_endpoint", "endpoint_id", "started_at", postgresql_where=text("endpoint_id IS NOT NULL")),
+    Index("attempts_answered", "status", "started_at", postgresql_where=text("outcome <> 'delivered'")),
+)
+
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("minute", _Moment, primary_key=True),
+    Column("accepted", BigInteger, nullable=False),  # deliveries, as are the others
+    Column("delivered", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("lag", Interval),
+    Column("longest_lag", Interval),
+    comment="what went through in each minute",
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVarTuple
 
-from sqlalchemy import Integer, Select, SmallInteger, and_, cast, func, literal, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, SmallInteger, and_, cast, func, literal, or_, select
 
 from webhooks.accepting.reading import is_of_an_endpoint
 from webhooks.errors import NotPossible
@@ -19,8 +19,9 @@ from webhooks.ledger.rows import AttemptRow, DeliveryRow, EventRow, History, Pag
 from webhooks.ledger.shown import SHOWN, SHOWN_OF_ATTEMPT, THE_ID, attempt_of, delivery_of
 from webhooks.ledger.statements import ELSEWHERE
 from webhooks.ledger.tables import attempts, deliveries, events
-from webhooks.ledger.transitions import BEING_SENT
-from webhooks.model import HeldFor, Outcome, Reason, State, event_of
+from webhooks.ledger.transitions import BEING_SENT, HELD
+from webhooks.model import Answer, HeldFor, Outcome, Reason, State, event_of
+from webhooks.policy.answers import meaning
 
 _EVENT = select(
     *events.c["id", "merchant_id", "type", "money", "accepted_at"],
@@ -63,28 +64,44 @@ class Wanted:
 _EQUAL = ("merchant_id", "endpoint_id", "state", "held_for", "reason", "type", "money")
 
 # An attempt that is under way has a number and nothing else yet.
-_LATEST = deliveries.c.attempts - cast(BEING_SENT, Integer)
+_LATEST = and_(
+    attempts.c.delivery_id == deliveries.c.id, attempts.c.number == deliveries.c.attempts - cast(BEING_SENT, Integer)
+)
 
 
 def matching(statement: Select[*_Ts], wanted: Wanted) -> Select[*_Ts]:
     """Narrow a statement to the wanted deliveries."""
-    for name in _EQUAL:
-        if (value := getattr(wanted, name)) is not None:
-            statement = statement.where(deliveries.c[name] == value)
+    given = {name: getattr(wanted, name) for name in _EQUAL}
+    equal = [deliveries.c[name] == value for name, value in given.items() if value is not None]
+    return statement.where(*equal, *_known_to_indexes(wanted), *_answered(wanted.answer), *_within(wanted))
+
+
+def _known_to_indexes(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    """Say what follows from what is wanted in the words of the indexes that know it."""
+    if wanted.held_for is not None:
+        yield HELD
+    if wanted.reason is not None:
+        yield deliveries.c.state == State.FAILED
     if wanted.endpoint_id is not None:
-        # The one index knows the endpoints that are no merchant's default one, the other knows merchants.
+        # One of them knows the endpoints that are no merchant's default one, the other merchants.
         is_named = is_of_an_endpoint(wanted.endpoint_id)
-        default = deliveries.c.merchant_id == deliveries.c.endpoint_id
-        statement = statement.where(~default if is_named else deliveries.c.merchant_id == wanted.endpoint_id)
-    if wanted.answer is not None:
-        latest = and_(attempts.c.delivery_id == deliveries.c.id, attempts.c.number == _LATEST)
-        status = attempts.c.status == literal(wanted.answer, SmallInteger)
-        statement = statement.where(select(attempts.c.number).where(latest, status).exists())
+        other = deliveries.c.endpoint_id != deliveries.c.merchant_id
+        yield other if is_named else deliveries.c.merchant_id == wanted.endpoint_id
+
+
+def _answered(status: int | None) -> Iterator[ColumnElement[bool]]:
+    if status is not None:
+        asked = [_LATEST, attempts.c.status == literal(status, SmallInteger)]
+        if meaning(Answer(status)) is not Outcome.DELIVERED:
+            asked.append(attempts.c.outcome != Outcome.DELIVERED)  # these an index knows
+        yield select(attempts.c.number).where(*asked).exists()
+
+
+def _within(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     if wanted.since is not None:
-        statement = statement.where(deliveries.c.accepted_at >= wanted.since)
+        yield deliveries.c.accepted_at >= wanted.since
     if wanted.until is not None:
-        statement = statement.where(deliveries.c.accepted_at < wanted.until)
-    return statement
+        yield deliveries.c.accepted_at < wanted.until
 
 
 def _note(found: DeliveryRow, made: Sequence[AttemptRow]) -> str | None:
