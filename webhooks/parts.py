@@ -21,6 +21,7 @@ from webhooks.ledger.backlog import Backlog
 from webhooks.ledger.desk import Desk
 from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.leases import SWEEPING, Lease, Pulse
+from webhooks.ledger.pings import Pings
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
@@ -95,6 +96,12 @@ def replays() -> Replays:
 def desk() -> Desk:
     """Return what failed and nobody has dealt with."""
     return Desk(database())
+
+
+@once
+def pings() -> Pings:
+    """Return what a test event is sent with."""
+    return Pings(database(), get_settings().cipher)
 
 
 @once

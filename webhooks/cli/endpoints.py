@@ -11,10 +11,12 @@ from webhooks import parts
 from webhooks.cli import changing
 from webhooks.cli.changing import why_option
 from webhooks.cli.names import MerchantId, endpoint_argument, merchant_argument
-from webhooks.cli.output import as_json, print_json, print_table
+from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
-from webhooks.operating import endpoints
+from webhooks.operating import endpoints, pinging
+from webhooks.operating.pinging import Pinged
 from webhooks.operating.terminal import operator
+from webhooks.wire.deadline import Phase
 
 
 @click.group()
@@ -107,6 +109,51 @@ def _ask(question: str) -> None:
         click.echo(err=True)
     if not said:
         raise NotPossible("nothing was removed; to go on without a question: --yes")
+
+
+@endpoint.command("ping")
+@endpoint_argument
+@why_option
+@as_json
+def ping(endpoint_id: str, why: str | None, json_: bool) -> None:
+    """Send an endpoint a signed test event now, and say how far it got: exit 0 only where it was answered 2xx.
+
+    It is no delivery: nothing is tried again, no breaker moves, and neither a breaker nor a pause keeps it. The
+    merchant gets an event of type webhooks.ping with a fresh id.
+    """
+    pinged = pinging.ping(operator(why), endpoint_id)
+    if json_:
+        print_json({**asdict(pinged), "took": pinged.took})
+    else:
+        _print_pinged(pinged)
+    click.get_current_context().exit(0 if pinged.fine else 1)
+
+
+_PHASES = {
+    Phase.DNS: "name",
+    Phase.CONNECT: "connecting",
+    Phase.TLS: "TLS",
+    Phase.SENDING: "sending",
+    Phase.HEADERS: "waiting for the answer",
+    Phase.BODY: "reading the rest",
+}
+
+
+def _print_pinged(pinged: Pinged) -> None:
+    facts = {
+        "endpoint": pinged.endpoint_id,
+        "address": pinged.origin,
+        "led to": ", ".join(pinged.addresses) or None,
+        "event": pinged.event_id,
+        **{_PHASES[phase]: span for phase, span in pinged.phases.items()},
+        "in all": pinged.took,
+    }
+    print_facts(facts)
+    click.echo(f"{'fine' if pinged.fine else 'NOT FINE'}: {pinged.found}")
+    if pinged.excerpt:
+        click.echo(f"its answer begins: {pinged.excerpt}")
+    if pinged.advice:
+        click.echo(f"what to do: {pinged.advice}")
 
 
 @endpoint.command("list")

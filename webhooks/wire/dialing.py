@@ -20,7 +20,7 @@ from webhooks.wire.addresses import Address, AddressGuard, Target
 from webhooks.wire.answer import StrictResponse
 from webhooks.wire.connection import Connection, Key
 from webhooks.wire.deadline import Deadline, Phase
-from webhooks.wire.resolver import Resolver
+from webhooks.wire.resolver import Names
 from webhooks.wire.sessions import Sessions
 
 LOCAL_ERRNOS = frozenset(
@@ -65,7 +65,7 @@ class Proxy:
 class Dialer:
     """Opens connections for many threads."""
 
-    resolver: Resolver
+    resolver: Names
     guard: AddressGuard
     tls: ssl.SSLContext
     watchdog: Watchdog

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 from webhooks.errors import LocalFault
 from webhooks.wire.deadline import Deadline, Phase
@@ -31,6 +32,14 @@ def system_resolve(host: str) -> list[str]:
     """Ask the system's resolver."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+class Names(Protocol):
+    """Who looks names up."""
+
+    def lookup(self, host: str, deadline: Deadline) -> Sequence[str]:
+        """Return the addresses of `host`, at least one; raises as `Resolver.lookup`."""
+        ...
 
 
 class Resolver:

@@ -6,6 +6,7 @@ call ends by the deadline, with bounded memory, and leaves the next one unharmed
 
 from __future__ import annotations
 
+import contextlib
 import re
 import resource
 import ssl
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from webhooks.errors import LocalFault
+from webhooks.errors import InvalidAddress, LocalFault
 from webhooks.model import Answer, Refusal, Silence
 from webhooks.process.watchdog import Watchdog
 from webhooks.wire.adapter import KEPT_BODY, GuardedAdapter
@@ -32,6 +33,7 @@ from webhooks.wire.dialing import Dialer, Proxy
 from webhooks.wire.prepared import Prepared, prepare
 from webhooks.wire.resolver import Resolve, Resolver, system_resolve
 from webhooks.wire.sessions import Sessions
+from webhooks.wire.tracing import Traced, TracedDeadline, TracedNames
 
 PREPARED = 4096
 """URLs whose requests are kept prepared, and hosts whose TLS sessions are kept."""
@@ -92,7 +94,7 @@ class Sender:
             idle=rules.idle_time,
             age=rules.connection_age,
         )
-        dialer = Dialer(
+        self._dialer = Dialer(
             resolver=Resolver(resolve, at_once=rules.lookups_at_once, known_name=rules.known_name),
             guard=rules.guard,
             tls=_tls(rules.ca_bundle),
@@ -100,7 +102,7 @@ class Sender:
             sessions=Sessions(most=PREPARED, longest=rules.session_time),
             proxy=Proxy.parse(rules.proxy_url) if rules.proxy_url else None,
         )
-        self._adapter = GuardedAdapter(dialer, self._idle, rules.body_time)
+        self._adapter = GuardedAdapter(self._dialer, self._idle, rules.body_time)
         # The rules stay the same as long as the process runs, so what they say of a URL does, too.
         self._prepared = lru_cache(PREPARED)(partial(prepare, allow_http=rules.allow_http, guard=rules.guard))
 
@@ -112,9 +114,28 @@ class Sender:
         redirect is followed, no cookie kept. `LocalFault`, and nothing else, is raised: for what this machine or this
         program could not do, and only while no request has gone out whole.
         """
-        deadline = Deadline(self._rules.deadline)
+        return self._post(self._adapter, url, headers, body, Deadline(self._rules.deadline))
+
+    def traced(self, url: str, headers: Mapping[str, str], body: bytes) -> Traced:
+        """POST as `post` does, all of it anew and nothing kept, and return with the answer where the time went."""
+        target = self._target(url)
+        deadline = TracedDeadline(self._rules.deadline)
+        names = TracedNames(self._dialer.resolver, target.host if target else None)
+        dialer = replace(self._dialer, resolver=names, sessions=Sessions(most=1, longest=timedelta()))
+        kept = IdleConnections(total=0, per_host=1, idle=timedelta(), age=timedelta())
+        result = self._post(GuardedAdapter(dialer, kept, self._rules.body_time), url, headers, body, deadline)
+        return Traced(result, target, names.addresses, deadline.phases())
+
+    def _target(self, url: str) -> Target | None:
+        with contextlib.suppress(InvalidAddress):  # sending says so, too
+            return self._prepared(url).target
+        return None
+
+    def _post(
+        self, adapter: GuardedAdapter, url: str, headers: Mapping[str, str], body: bytes, deadline: Deadline
+    ) -> Answer | Silence | Refusal:
         try:
-            result: Answer | Silence | Refusal = self._send(self._prepared(url), headers, body, deadline)
+            result: Answer | Silence | Refusal = self._send(adapter, self._prepared(url), headers, body, deadline)
         except Exception as error:
             result = explain(error, deadline)
         if isinstance(result, Refusal) or deadline.sent < TWICE:
@@ -126,8 +147,11 @@ class Sender:
         self._idle.close()
         self._watchdog.close()
 
-    def _send(self, prepared: Prepared, headers: Mapping[str, str], body: bytes, deadline: Deadline) -> Answer:
-        answer, beginning = self._adapter.send(prepared, prepared.head(headers, body), body, deadline)
+    @staticmethod
+    def _send(
+        adapter: GuardedAdapter, prepared: Prepared, headers: Mapping[str, str], body: bytes, deadline: Deadline
+    ) -> Answer:
+        answer, beginning = adapter.send(prepared, prepared.head(headers, body), body, deadline)
         return _answer(answer, beginning, prepared.target)
 
 
