@@ -18,6 +18,7 @@ from webhooks.ledger.tables import deliveries
 from webhooks.model import Message
 from webhooks.parts import courier
 from webhooks.policy.decisions import Decision
+from webhooks.settings import get_settings
 
 
 def accept(event: object) -> Message:
@@ -28,7 +29,7 @@ def accept(event: object) -> Message:
 
 def accept_all(event: object) -> dict[str, Message]:
     """Accept an event, and return the message of each first attempt, by endpoint; nothing is published."""
-    messages = parts.ledger().record(reading.read(event), queued=False)
+    messages = parts.ledger().record(reading.read(event, get_settings().keys), queued=False)
     return {message.endpoint_id: message for message in messages}
 
 

@@ -42,6 +42,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("replay_group", {"merchant_id": "strict", "reason": "rejected", **WHY}),
     ("dismiss_group", {"merchant_id": "strict", "reason": "rejected", **WHY}),
     ("reset_breaker", {"endpoint_id": "strict", **WHY}),
+    ("ping_endpoint", {"endpoint_id": "acme", **WHY}),
     ("pause_endpoint", {"endpoint_id": "strict", **WHY}),
     ("resume_endpoint", {"endpoint_id": "strict", **WHY}),
     ("pause_merchant", {"merchant_id": "strict", **WHY}),
@@ -74,6 +75,7 @@ def test_every_operation_answers_what_its_schema_says(client: Client, story: Sys
     assert answers["show_delivery"]["attempts"][0]["status"] == 503
     assert answers["list_failures"]["items"][0]["id"] == "evt-bad"
     assert answers["replay_deliveries"] == [{"delivery_id": "evt-bad", "refused": None, "note": None}]
+    assert (answers["ping_endpoint"]["fine"], answers["ping_endpoint"]["status"]) == (True, 200)
     told = [(line["who"], line["why"]) for line in answers["list_audit"]["items"]]
     assert set(told) == {("anna", WHY["why"]), ("anna", None)}  # a note says itself what it is for
     assert answers["list_audit"]["items"][-1]["what"] == "note on evt-bad"

@@ -9,9 +9,10 @@ from itertools import islice
 from webhooks.ledger.desk import OnDesk
 from webhooks.ledger.replays import Verdict
 from webhooks.model import Endpoint, Operator, Reason
-from webhooks.operating import breakers, deliveries, desk, endpoints
+from webhooks.operating import breakers, deliveries, desk, endpoints, pinging
 from webhooks.operating.breakers import Reset
 from webhooks.operating.deliveries import EventReplay
+from webhooks.operating.pinging import Pinged
 from webhooks.page.masking import masked
 from webhooks.page.operations import Operation, act
 from webhooks.page.typed import Id, Ids, Optional, Why
@@ -110,6 +111,11 @@ def resume_endpoint(by: Operator, endpoint_id: str, wish: Reasoned) -> Endpoint:
     return masked(endpoints.pause(by, endpoint_id, paused=False))
 
 
+def ping_endpoint(by: Operator, endpoint_id: str, wish: Reasoned) -> Pinged:  # noqa: ARG001
+    """Send an endpoint a signed test event now, and say how far it got; it is no delivery."""
+    return pinging.ping(by, endpoint_id)
+
+
 def pause_merchant(by: Operator, merchant_id: str, wish: Reasoned) -> Sequence[Endpoint]:  # noqa: ARG001
     """Hold the deliveries of all of a merchant's endpoints until they are resumed."""
     return [masked(each) for each in endpoints.pause_merchant(by, merchant_id, paused=True)]
@@ -175,6 +181,11 @@ def _reset(done: Reset) -> str:
     return f"{done.endpoint_id}: working; {done.released} held deliveries are being released{stay}"
 
 
+def _pinged(pinged: Pinged) -> str:
+    said = (f"{pinged.endpoint_id}: {'fine' if pinged.fine else 'NOT FINE'}: {pinged.found}", pinged.advice)
+    return "; ".join(filter(None, said))
+
+
 def _paused(*changed: Endpoint) -> str:
     return ", ".join(f"{each.id} is paused" if each.paused_at else f"{each.id} goes on" for each in changed)
 
@@ -189,6 +200,7 @@ ACTS: tuple[Operation, ...] = (
     act("/desk/replay", replay_group, lambda worked: _group("are being sent again", worked)),
     act("/desk/dismiss", dismiss_group, lambda worked: _group("are dismissed", worked)),
     act("/endpoints/{endpoint_id}/reset-breaker", reset_breaker, _reset),
+    act("/endpoints/{endpoint_id}/ping", ping_endpoint, _pinged),
     act("/endpoints/{endpoint_id}/pause", pause_endpoint, _paused),
     act("/endpoints/{endpoint_id}/resume", resume_endpoint, _paused),
     act("/merchants/{merchant_id}/pause", pause_merchant, lambda done: _paused(*done)),

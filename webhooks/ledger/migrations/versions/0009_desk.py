@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 
 _OPEN = (
     "state = 'failed' AND NOT pruned AND reason <> 'cancelled' AND (dismissed_at IS NULL OR dismissed_at < finished_at)"
