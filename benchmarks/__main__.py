@@ -21,8 +21,8 @@ from benchmarks.figures import Row, as_json, merged, table
 
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 3
-ARMS = ("throughput", "producer", "latency", "fairness", "recovery", "held", "cost", "scale", "crowding")
-ONCE = ("held", "cost")  # filled or counted once: what they compare is within the round
+ARMS = ("throughput", "producer", "latency", "fairness", "recovery", "held", "cost", "scale", "crowding", "reads")
+ONCE = ("held", "cost", "reads")  # filled or counted once: what they compare is within the round
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def _asked(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _arms() -> Mapping[str, Callable[..., list[Row]]]:
-    from benchmarks.arms import cost, fairness, held, speed  # noqa: PLC0415 - they read the environment
+    from benchmarks.arms import cost, fairness, held, reads, speed  # noqa: PLC0415 - they read the environment
 
     return {
         "throughput": speed.throughput,
@@ -77,6 +77,7 @@ def _arms() -> Mapping[str, Callable[..., list[Row]]]:
         "cost": cost.cost,
         "scale": speed.scale,
         "crowding": speed.crowding,
+        "reads": reads.reads,
     }
 
 

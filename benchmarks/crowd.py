@@ -46,11 +46,11 @@ SELECT id, merchant_id, CASE WHEN named THEN 'ep_crowd' || m ELSE merchant_id EN
     (ARRAY['fast_exhausted', 'slow_exhausted', 'rejected', 'expired', 'cancelled'])[1 + n %% 5] AS reason,
     CASE state WHEN 'failed' THEN 6 WHEN 'held' THEN n %% 2 WHEN 'pending' THEN n %% 3 ELSE 1 + floor(5 * c)::int END
         AS attempts,
-    CASE WHEN n %% 5000 = 0 THEN 418 ELSE (ARRAY[500, 503, 404, 429])[1 + n %% 4] END AS refusal
+    CASE WHEN n %% 5000 = 7 THEN 418 ELSE (ARRAY[500, 503, 404, 429])[1 + n %% 4] END AS refusal
 FROM (
     SELECT n, 'crowd-evt-' || n AS id, 'crowd-' || m AS merchant_id, m, m %% 7 = 0 AND n %% 3 = 0 AS named, c,
         CASE WHEN n %% 10000 = 0 THEN %(rare)s ELSE (%(types)s)[1 + floor(6 * b * b)::int] END AS type,
-        now() - %(span)s * (1 - n / %(total)s::float8) AS accepted_at,
+        now() - CAST(%(span)s AS interval) * (1 - n / %(total)s::float8) AS accepted_at,
         CASE WHEN n > %(total)s * 0.997 THEN 'pending' WHEN n %% 1000 < 6 THEN 'held' WHEN n %% 1000 < 11 THEN 'failed'
             ELSE 'delivered' END AS state
     FROM (

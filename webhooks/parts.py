@@ -27,6 +27,7 @@ from webhooks.ledger.refusals import Refusals
 from webhooks.ledger.replays import Replays
 from webhooks.ledger.sweeping import SOMEBODY_IS_SILENT
 from webhooks.ledger.taken import Taken
+from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views
 from webhooks.model import Answer, Operator, Refusal, Silence
 from webhooks.process.clocks import WallClock
@@ -109,6 +110,12 @@ def pruning() -> Pruning:
     """Return what forgets long finished deliveries."""
     settings = get_settings()
     return Pruning(database(), keep_delivered=settings.keep_delivered, keep_failed=settings.keep_failed)
+
+
+@once
+def tallying() -> Tallying:
+    """Return what counts the minutes."""
+    return Tallying(database())
 
 
 def act(by: Operator, unsure: str, look: str) -> AbstractContextManager[Act]:

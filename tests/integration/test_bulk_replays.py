@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -9,12 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from sqlalchemy import text
 
 from tests.command import done, run
 from tests.courier import accept
 from tests.system import System
 from webhooks import parts
 from webhooks.ledger import audit
+from webhooks.ledger.replays import Resent
 from webhooks.operating import deliveries
 
 EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acme"}
@@ -44,14 +48,14 @@ def end(system: System) -> None:
 
 def after_a_batch(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Have something happen whenever a batch was replayed, before its number is known."""
-    replay_batch: Callable[..., int] = deliveries.replay_some
+    replay_batch: Callable[..., Resent] = deliveries._replay_batch
 
-    def and_then(*given: Any, **more: Any) -> int:
-        number = replay_batch(*given, **more)
+    def and_then(*given: Any, **more: Any) -> Resent:
+        resent = replay_batch(*given, **more)
         happens()
-        return number
+        return resent
 
-    monkeypatch.setattr(deliveries, "replay_some", and_then)
+    monkeypatch.setattr(deliveries, "_replay_batch", and_then)
 
 
 def replay(*arguments: str) -> Result:
@@ -65,6 +69,18 @@ def test_what_finishes_again_meanwhile_is_not_taken_twice(system: System, monkey
     after_a_batch(monkeypatch, lambda: end(system))
     assert replay().stdout == "7 deliveries are being sent again\n"
     assert {row.turn for row in system.sql("SELECT turn FROM deliveries")} == {1}
+
+
+def test_what_somebody_else_had_locked_has_its_turn_after_all(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is passed over while the others go, batch after batch from where they have come to, and looked for again."""
+    fail(system, *(f"evt-{number}" for number in range(5)))
+    with contextlib.ExitStack() as stack:
+        somebody = stack.enter_context(parts.database().transaction())
+        somebody.rows(text("SELECT FROM deliveries WHERE id = 'evt-0' FOR UPDATE"))
+        left = itertools.count(1)
+        after_a_batch(monkeypatch, lambda: stack.close() if next(left) == 3 else None)  # the third finds nothing more
+        assert replay().stdout == "5 deliveries are being sent again\n"
+    assert system.counted() == {"held": 5}
 
 
 def test_the_ledgers_clock_says_what_had_finished(system: System) -> None:

@@ -17,6 +17,7 @@ from webhooks.ledger.endpoints import Endpoints
 from webhooks.ledger.ledger import Ledger
 from webhooks.ledger.pruning import Pruning
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views
 from webhooks.model import Attempt, Changes, Delivery, HeldFor, Message, Outcome, Reason, Written
 from webhooks.policy.decisions import Budgets, Decision, Failed
@@ -36,6 +37,7 @@ class Books:
         self.replays = Replays(database, max_age=max_age)
         self.views = Views(database)
         self.desk = Desk(database)
+        self.tallying = Tallying(database)
         self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))
 
     def accept(self, delivery_id: str = "evt-1", merchant_id: str = "acme") -> Message:

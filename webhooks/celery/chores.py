@@ -27,7 +27,8 @@ def sweep() -> None:
 
 @app.task(name=PRUNE, send_events=False)  # type: ignore[untyped-decorator]
 def prune() -> None:
-    """Forget the bodies and attempts of long finished deliveries, in small batches."""
+    """Count the minutes that are over; forget bodies and attempts of long finished deliveries, in small batches."""
+    _tally()
     began_s, number = time.monotonic(), 0
     try:
         while (more := parts.pruning().prune()) and time.monotonic() < began_s + _PRUNING_S:
@@ -37,3 +38,10 @@ def prune() -> None:
     else:
         took = timedelta(seconds=time.monotonic() - began_s)
         parts.observers().tell(facts.Pruned(number + more, took))
+
+
+def _tally() -> None:
+    try:
+        parts.tallying().tally()
+    except (Unavailable, LedgerFault) as error:
+        parts.observers().tell(facts.TallyStopped(str(error)))

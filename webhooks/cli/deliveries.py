@@ -206,7 +206,7 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
     """Replay what had finished when the command began. Ctrl-C waits for the end of a batch."""
     done = 0
     with held_back() as told_to_end, click.progressbar(length=total, label="replaying", file=sys.stderr) as bar:
-        while batch := deliveries.replay_some(operator(why), wanted, again=again, began=began):
+        for batch in deliveries.replay_some(operator(why), wanted, again=again, began=began):
             done += batch
             bar.update(batch)
             if told_to_end.is_set():

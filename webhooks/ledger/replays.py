@@ -49,7 +49,7 @@ def _replay(chosen: Select[Any]) -> Executable:
     """Return what sends the chosen deliveries again; what somebody else has locked is passed over."""
     taken = chosen.add_columns(_ANSWERED.label("answered")).with_for_update(skip_locked=True, of=deliveries)
     locked = taken.cte("taken")
-    return _REPLAYED.of_locked(deliveries.c.id == locked.c.id).returning(locked.c.id, locked.c.answered)
+    return _REPLAYED.of_locked(deliveries.c.id == locked.c.id).returning(*locked.c)
 
 
 _REPLAY = _replay(select(deliveries.c.id).where(_NAMED, _MAY_GO_AGAIN, _UNLESS_CANCELLED))
@@ -93,6 +93,17 @@ class Chosen:
         return sum(self.by_merchant.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """Some deliveries that are sent again; `reached` is when the last of them was accepted, None where there is none.
+
+    Those before it need not be looked through once more.
+    """
+
+    ids: Sequence[str]
+    reached: datetime | None
+
+
 class Replays:
     """Replays and cancellations. `max_age` is the fresh age limit of what is replayed."""
 
@@ -129,19 +140,23 @@ class Replays:
             left_out=sum(row.left_out for row in rows),
         )
 
-    def replay_some(self, wanted: Wanted, *, again: bool, finished_before: datetime, most: int) -> Sequence[str]:
-        """Send up to `most` matching deliveries again, the oldest first. Returns which; call until there are none.
+    def replay_some(
+        self, wanted: Wanted, *, again: bool, finished_before: datetime, most: int, reached: datetime | None = None
+    ) -> Resent:
+        """Send up to `most` matching deliveries again, the oldest first, from where another batch has `reached` on.
 
         With the same `finished_before` in every call none is taken twice: what is replayed finishes later, if at all.
         """
         chosen = (
-            matching(select(deliveries.c.id), wanted)
+            matching(select(*deliveries.c["id", "accepted_at"]), wanted)
+            .where(*([] if reached is None else [deliveries.c.accepted_at >= reached]))
             .where(_MAY_GO_AGAIN, _UNLESS_CANCELLED, deliveries.c.finished_at < finished_before)
             .order_by(deliveries.c.accepted_at)
             .limit(most)
         )
         values = {"the_again": again, "the_cancelled": _by_reason(wanted), "the_max_age": self._max_age}
-        return sorted(row.id for row in self._database.rows(_replay(chosen), values))
+        rows = self._database.rows(_replay(chosen), values)
+        return Resent(sorted(row.id for row in rows), max((row.accepted_at for row in rows), default=None))
 
     def replay(self, delivery_ids: Iterable[str], *, again: bool, cancelled: bool = False) -> list[Verdict]:
         """Send the named deliveries again, and say of each whether that was possible."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from webhooks import parts
 from webhooks.errors import NotPossible
-from webhooks.ledger.replays import Verdict
+from webhooks.ledger.replays import Resent, Verdict
 from webhooks.ledger.views import Wanted
 from webhooks.model import Operator
 
@@ -44,15 +44,28 @@ def replay(by: Operator, delivery_ids: Sequence[str], *, again: bool, cancelled:
     return verdicts
 
 
-def replay_some(by: Operator, wanted: Wanted, *, again: bool, began: datetime) -> int:
-    """Send some more of the wanted deliveries again, of those that had finished when it `began`; 0 when all are done.
+def replay_some(by: Operator, wanted: Wanted, *, again: bool, began: datetime) -> Iterator[int]:
+    """Send the wanted deliveries again that had finished when it `began`, batch by batch; gives how many each took.
 
-    However a replay of many ends, the audit has told every batch that counts.
+    However a replay of many ends, the audit has told every batch that counts. Each goes on where the one before has
+    come to; once through, what somebody else had locked is looked for from the beginning.
     """
+    reached: datetime | None = None
+    while True:
+        batch = _replay_batch(by, wanted, again, began, reached)
+        if batch.ids:
+            yield len(batch.ids)
+        elif reached is None:
+            return
+        reached = batch.reached
+
+
+def _replay_batch(by: Operator, wanted: Wanted, again: bool, began: datetime, reached: datetime | None) -> Resent:
     with parts.act(by, "the last of them are being sent again", "webhooks audit") as act:
-        taken = parts.replays().within(act).replay_some(wanted, again=again, finished_before=began, most=_BATCH)
-        act.note_deliveries(f"replay of {_in_words(wanted)}:", taken)
-    return len(taken)
+        replays = parts.replays().within(act)
+        batch = replays.replay_some(wanted, again=again, finished_before=began, most=_BATCH, reached=reached)
+        act.note_deliveries(f"replay of {_in_words(wanted)}:", batch.ids)
+    return batch
 
 
 def replay_event(
