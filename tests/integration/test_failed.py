@@ -80,6 +80,8 @@ def test_a_note_is_kept_with_the_delivery(system: System) -> None:
     (note,) = done("delivery", "show", "evt-1")["notes"]
     assert (note["who"], note["text"]) == (getpass.getuser(), "called [them] 😀")
     assert ": called [them] 😀\n" in run("delivery", "show", "evt-1").stdout
+    listed = run("failed", "list").stdout
+    assert (listed.count("┃ seen "), listed.count("┃ note "), listed.count("called [them] 😀")) == (1, 1, 1)
     (line,) = done("audit")
     assert (line["what"], line["why"], line["deliveries"]) == ("note on evt-1", None, 1)
     assert done("failed")["unseen"] == 0

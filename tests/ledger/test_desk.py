@@ -7,13 +7,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 
+from tests.command import done
 from tests.ledger.books import Books
 from tests.ledger.explained import Explained
+from tests.ledger.test_schema import start_over
+from tests.system import System
+from webhooks import parts
 from webhooks.errors import NotPossible
 from webhooks.ledger.database import unlimited
 from webhooks.ledger.desk import Dealings, Desk, Group, Numbers, OnDesk
 from webhooks.ledger.replays import Verdict
+from webhooks.ledger.tables import metadata
 from webhooks.model import Message, Outcome, Reason
 from webhooks.policy.decisions import Failed
 
@@ -232,3 +239,23 @@ def test_the_desk_is_read_by_its_own_index(books: Books) -> None:
         assert re.search("Index Only Scan (Backward )?using deliveries_on_desk on deliveries", plan)
         assert "Seq Scan on deliveries" not in plan
         assert not {"deliveries_to_replay", "deliveries_to_prune", "deliveries_of_merchant"} & set(plan.split())
+
+
+def test_tables_of_the_revision_before_get_a_desk_in_place(system: System) -> None:
+    """What failed before lies on it, unseen; what an upgrade that was cut off left behind is built anew."""
+    start_over(system, "0007")
+    system.sql(
+        "INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason,"
+        " due_at, accepted_at, expires_at, finished_at)"
+        " SELECT name, name, 'acme', 'acme', 'a.b', true, 'failed', 'expired', now(), now(), now(), now()"
+        " FROM unnest(ARRAY['evt-1', 'evt-2']) AS name"
+    )
+    system.sql("ALTER TABLE deliveries ADD COLUMN seen_at timestamptz, ADD COLUMN dismissed_at timestamptz")
+    system.sql("CREATE INDEX deliveries_on_desk ON deliveries (merchant_id)")
+    done("db", "upgrade")
+    with parts.database().engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    (index,) = system.sql("SELECT pg_get_indexdef('deliveries_on_desk'::regclass) AS written")
+    assert "finished_at, id) INCLUDE (seen_at) WHERE" in index.written
+    numbers = parts.desk().numbers()
+    assert (numbers.open, numbers.unseen) == (2, 2)

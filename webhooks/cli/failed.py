@@ -88,19 +88,7 @@ def list_(
     if json_:
         print_json({"deliveries": [asdict(each) for each in page.items], "next": page.next})
         return
-    columns = [
-        "delivery",
-        "merchant",
-        "type",
-        "money",
-        "reason",
-        "failed",
-        "attempts",
-        "answer",
-        "cause",
-        "seen",
-        "note",
-    ]
+    columns = ["delivery", "merchant", "type", "money", "reason", "failed", "attempts", "answer", "cause"]
     rows = [
         (
             *(each.id, each.merchant_id, each.type, each.money, each.reason, each.failed_at, each.attempts),
