@@ -29,7 +29,7 @@ class Reasoned:
 
 
 @dataclass(frozen=True, slots=True)
-class Resent:
+class ToReplay:
     """Which deliveries to send again; `again`: also what was delivered; `cancelled`: also what was cancelled."""
 
     delivery_ids: Ids
@@ -47,7 +47,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class ResentEvent:
+class EventToReplay:
     """To which endpoint to send an event again, all where none is named."""
 
     why: Why
@@ -81,7 +81,7 @@ class Worked:
     more: bool
 
 
-def replay_deliveries(by: Operator, wish: Resent) -> Sequence[Verdict]:
+def replay_deliveries(by: Operator, wish: ToReplay) -> Sequence[Verdict]:
     """Send deliveries again: same id, same bytes, fresh budgets, paced like any release."""
     return deliveries.replay(by, wish.delivery_ids, again=wish.again, cancelled=wish.cancelled)
 
@@ -91,7 +91,7 @@ def cancel_deliveries(by: Operator, wish: Named) -> Sequence[Verdict]:
     return deliveries.cancel(by, wish.delivery_ids)
 
 
-def replay_event(by: Operator, event_id: str, wish: ResentEvent) -> EventReplay:
+def replay_event(by: Operator, event_id: str, wish: EventToReplay) -> EventReplay:
     """Send an event again to all endpoints that had it, and to those that want it by now, or to one."""
     return deliveries.replay_event(by, event_id, endpoint_id=wish.endpoint_id or None, cancelled=wish.cancelled)
 
