@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import timedelta
 
+import pytest
 import requests
 
 from tests.page.conftest import PASSWORD, TOKENS, Site, serving
@@ -65,6 +68,23 @@ def test_a_session_ends_with_its_logout_for_copies_of_its_cookie_too(site: Site)
     site.post("/logout", {"form_token": site.token_of("/audit")})
     site.session.cookies = copy
     assert "Password" in site.get("/audit").text
+
+
+def test_a_session_ends_after_a_shift(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes on in it: whoever comes back after eight hours logs in again."""
+    site.log_in()
+    began = time.time()
+    for passed, words in ((sessions.LASTS - timedelta(minutes=1), "Audit"), (sessions.LASTS, "Password")):
+        monkeypatch.setattr(sessions, "_now", lambda passed=passed: began + passed.total_seconds())
+        assert words in site.get("/audit").text
+
+
+def test_a_crowd_of_logins_is_turned_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checking a password takes memory and time: who would wait for others too long is told so."""
+    monkeypatch.setattr(sessions, "_QUEUES_S", 0.01)
+    with sessions._AT_ONCE, sessions._AT_ONCE:
+        assert site.log_in().status_code == 429
+    assert "Audit" in site.log_in().text
 
 
 def test_a_changed_password_ends_the_sessions_of_the_old_one(system: System, users: str, site: Site) -> None:

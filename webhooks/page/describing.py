@@ -15,6 +15,7 @@ _REFUSALS = {
     "403": "The operator's role does not go that far.",
     "404": "What is named is not there.",
     "409": "What is there does not allow it; nothing was changed.",
+    "413": "The request is too large.",
     "422": "The request is not written as it has to be; the text names the field.",
     "500": "A fault of ours, which trying again does not mend.",
     "503": "The ledger, the gate or the broker is away: try again.",
@@ -74,7 +75,7 @@ def _describe(operation: Operation, answer: dict[str, Any], wish: dict[str, Any]
 
 
 def _refusals(operation: Operation) -> dict[str, Any]:
-    left_out = {"409"} if operation.role is Rights.LOOK else set()
+    left_out = {"409", "413"} if operation.role is Rights.LOOK else set()
     content = _json({"$ref": typed.REFERENCE.format(model="Problem")})
     return {
         status: {"description": text, "content": content}

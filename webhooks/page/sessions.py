@@ -23,6 +23,8 @@ from webhooks.settings import get_settings
 
 LASTS = timedelta(hours=8)  # a shift; after that one logs in again
 _AT_ONCE = threading.BoundedSemaphore(2)  # each check of a password takes 32 MiB
+_QUEUES_S = 3.0  # for which a login waits for others: many at once must not take all threads of the page
+_now = time.time
 
 
 class NotLoggedIn(Refused):
@@ -79,20 +81,19 @@ def log_in(name: str, password: str) -> None:
     address = request.remote_addr or "nowhere"
     if wait := book().failures.wait(address, name):
         raise TooOften(f"too many logins have failed: try again in {in_words(wait)}")
-    with _AT_ONCE:
-        account = by_password(accounts_here(), name, password)
+    account = _checked(name, password)
     if account is None:
         book().failures.note(address, name)
         raise NotLoggedIn("no such operator, or not this password")
     session.clear()
     session.permanent = True
-    session.update(name=account.name, mark=account.mark, until=time.time() + LASTS.total_seconds())
+    session.update(name=account.name, mark=account.mark, until=_now() + LASTS.total_seconds())
     session["id"] = secrets.token_urlsafe(16)
 
 
 def log_out() -> None:
     """End the session, for whoever has a copy of its cookie, too."""
-    ended, now = book().ended, time.time()
+    ended, now = book().ended, _now()
     for each in [each for each, until in list(ended.items()) if until < now]:
         ended.pop(each, None)
     if "id" in session:
@@ -133,12 +134,21 @@ def check_form() -> None:
         raise Forged("this form was not made for this session: go back, load the page anew, and send it again")
 
 
+def _checked(name: str, password: str) -> Account | None:
+    if not _AT_ONCE.acquire(timeout=_QUEUES_S):
+        raise TooOften("too many log in at once: try again in a moment")
+    try:
+        return by_password(accounts_here(), name, password)
+    finally:
+        _AT_ONCE.release()
+
+
 def _visitor() -> Account | None:
     known: Any = session.get("name")
     account = next((each for each in accounts_here() if each.name == known), None)
     if account is None or session.get("mark") != account.mark:
         return None
-    is_over = time.time() > session.get("until", 0) or session.get("id") in book().ended
+    is_over = _now() > session.get("until", 0) or session.get("id") in book().ended
     return None if is_over else account
 
 
