@@ -108,6 +108,7 @@ def test_many_at_once_cost_one_statement_and_each_gets_its_own(books: Books, ran
     assert _finishes(books, deliveries, excerpts) == [Written.IN_TIME] * _MANY
     assert len(ran) == 1
     written = books.sql("SELECT excerpt FROM attempts ORDER BY delivery_id")
+    assert len(books.views.last_answers("acme", 2 * _MANY)) == _MANY
     assert [row.excerpt for row in written] == list(excerpts.values())
     assert books.sql("SELECT * FROM claims") == []
     assert {row.state for row in books.sql("SELECT state FROM deliveries")} == {State.DELIVERED}

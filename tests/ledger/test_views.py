@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
+from sqlalchemy import text
 
 from tests.ledger.books import Books
+from webhooks.ledger import answering, counting
 from webhooks.ledger.views import Wanted
 from webhooks.model import Attempt, HeldFor, Outcome, Reason, State
 from webhooks.policy.decisions import Budgets, Decision, Delivered, Failed
@@ -100,3 +103,60 @@ def test_a_delivery_is_found_by_what_its_event_carries(books: Books) -> None:
     books.accept("evt-1")
     assert [(each.delivery.id, each.field) for each in books.views.find("evt-1", 10)] == [("evt-1", "id")]
     assert books.views.find("evt-2", 10) == []
+
+
+def test_an_attempt_whose_worker_died_is_its_endpoints_too(books: Books) -> None:
+    """Of unknown outcome at first; what is written down late of it is no further one."""
+    books.register()
+    delivery = books.claim(books.accept())
+    books.age(timedelta(minutes=1))
+    books.backlog.suspect()
+    books.age(timedelta(minutes=1))
+    assert books.backlog.bury() == 1
+    assert [each.outcome for each in books.views.last_answers("acme", 10)] == [Outcome.UNKNOWN]
+    assert not books.finish(delivery, Outcome.DELIVERED, Delivered())
+    assert [each.outcome for each in books.views.last_answers("acme", 10)] == [Outcome.DELIVERED]
+
+
+def test_a_late_attempt_that_nobody_wrote_down_is_its_endpoints_too(books: Books) -> None:
+    """As when the delivery was taken away by hand in between."""
+    books.register()
+    delivery = books.claim(books.accept())
+    books.sql("UPDATE deliveries SET turn = turn + 1, sending_since = NULL")
+    assert not books.finish(delivery, Outcome.UNAVAILABLE, Delivered())
+    assert [each.outcome for each in books.views.last_answers("acme", 10)] == [Outcome.UNAVAILABLE]
+
+
+def test_of_a_busy_endpoint_the_last_answers_are_looked_at(some: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far back as that goes, and it says since when."""
+    monkeypatch.setattr(answering, "MOST_ANSWERS", 1)
+    day = some.views.performance_at("acme").day
+    assert (day.attempts, day.delivered) == (1, 0)
+    assert day.since == some.views.last_answers("acme", 1)[0].started_at
+
+
+def test_what_is_many_is_told_about(some: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than are counted are estimated; what is known one by one is never more than all there is."""
+    monkeypatch.setattr(counting, "MOST_COUNTED", 3)
+    monkeypatch.setattr(counting, "_FIRST_ROWS", text("SELECT 4 AS number"))
+    some.sql("ANALYZE deliveries")
+    stands = some.views.standing()
+    assert (stands.total, stands.delivered, stands.is_about) == (5, 1, True)
+
+
+def test_a_replay_goes_on_where_it_has_come_to(books: Books) -> None:
+    """The next batch does not look at what lies before; without that, it begins with the oldest."""
+    books.register()
+    for number in range(4):
+        carry(books, f"evt-{number}", Failed(Reason.REJECTED), status=404)
+    now = books.views.now()
+    again = partial(books.replays.replay_some, Wanted(), again=False, finished_before=now + timedelta(hours=1), most=1)
+    first = again()
+    second = again(reached=first.reached)
+    assert (first.ids, second.ids) == (["evt-0"], ["evt-1"])
+    books.sql(
+        "UPDATE deliveries SET state = 'failed', reason = 'rejected', finished_at = now(), held_for = NULL"
+        " WHERE id = 'evt-0'"
+    )
+    assert again(reached=second.reached).ids == ["evt-2"]
+    assert again().ids == ["evt-0"]

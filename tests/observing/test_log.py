@@ -136,7 +136,7 @@ LINES = [
     (facts.SweepStopped("away", of_outage=True), DEBUG, "sweep.stopped: away; the next tick tries again"),
     (facts.Pruned(7, timedelta(seconds=1)), DEBUG, 'pruning.done {"number": 7, "ms": 1000}'),
     (facts.PruningStopped("busy"), WARNING, "pruning.stopped: busy; it is tried again in a minute"),
-    (facts.TallyStopped("busy"), WARNING, "tally.stopped: busy; it is tried again in a minute"),
+    (surroundings.TallyStopped("busy"), WARNING, "tally.stopped: busy; it is tried again in a minute"),
     (
         surroundings.EventRefused("evt-1", None, None, "task-1", "type: must be a non-empty string"),
         ERROR,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from webhooks import parts
 from webhooks.celery.app import PRUNE, TICK, app
 from webhooks.errors import LedgerFault, Unavailable
-from webhooks.observing import facts
+from webhooks.observing import facts, surroundings
 from webhooks.settings import get_settings
 
 _PRUNING_S = 10.0  # a minute: the sweep waits behind it, and must not seem to stand still
@@ -44,4 +44,4 @@ def _tally() -> None:
     try:
         parts.tallying().tally()
     except (Unavailable, LedgerFault) as error:
-        parts.observers().tell(facts.TallyStopped(str(error)))
+        parts.observers().tell(surroundings.TallyStopped(str(error)))

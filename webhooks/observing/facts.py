@@ -292,11 +292,3 @@ class PruningStopped(Fact):
 
     name = "pruning.stopped"
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class TallyStopped(Fact):
-    """The minutes that are over could not be counted."""
-
-    name = "tally.stopped"
-    why: str

@@ -34,7 +34,7 @@ _LEVELS: Mapping[type[Fact], int] = {
             facts.LedgerBack,
             facts.LedgerNewer,
             facts.PruningStopped,
-            facts.TallyStopped,
+            surroundings.TallyStopped,
             facts.ReleasePutOff,
             surroundings.ClockWrong,
             surroundings.ConnectionUnclosed,
@@ -119,7 +119,7 @@ def _sentence(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one l
             return f"{why}; what it was about stands still until that is mended"
         case facts.SweepStopped(why=why):
             return f"{why}; the next tick tries again"
-        case facts.PruningStopped(why=why) | facts.TallyStopped(why=why):
+        case facts.PruningStopped(why=why) | surroundings.TallyStopped(why=why):
             return f"{why}; it is tried again in a minute"
         case _:
             return _around(fact)

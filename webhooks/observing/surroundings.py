@@ -116,3 +116,11 @@ class SinkFailed(Fact):
     name = "sink.failed"
     sink: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TallyStopped(Fact):
+    """The minutes that are over could not be counted."""
+
+    name = "tally.stopped"
+    why: str
