@@ -97,7 +97,7 @@ def test_ledger_down_means_not_accepted(system: System) -> None:
 
 def test_no_tables_yet_says_what_to_do(system: System) -> None:
     """An empty database is named as such, with the command that helps."""
-    system.sql("DROP TABLE attempts, deliveries, endpoints, events")
+    system.sql("DROP TABLE attempts, deliveries, endpoints, events CASCADE")
     with pytest.raises(LedgerUnavailable, match="webhooks db upgrade"):
         deliver.delay(EVENT)
 
