@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -221,8 +222,10 @@ def test_what_is_installed_fits_together(installed: Installed) -> None:
 
 
 def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str, str], ca: TestCA) -> None:
-    """The tables are made, the Procfile's five programs run, README's lines accept an event, and Flower shows it."""
-    port = free_port()
+    """The tables are made, the Procfile's six programs run, README's lines accept an event, and two pages show it."""
+    port, page = free_port(), free_port()
+    made = json.loads(installed.run("webhooks", "dashboard", "token", "anna", "--json"))
+    settings["WEBHOOKS_DASHBOARD_USERS"] = f"anna:look:{made['hash']}"
     installed.run("webhooks", "db", "upgrade", settings=settings)
     with contextlib.ExitStack() as stack:
         merchant = stack.enter_context(Merchant(ca))
@@ -233,6 +236,7 @@ def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str,
         stack.enter_context(running(installed, "sweep", "--loglevel INFO", settings, " ready."))
         stack.enter_context(running(installed, "beat", "--loglevel INFO", settings, "beat: Starting..."))
         stack.enter_context(running(installed, "flower", f"--port={port}", settings, "Connected to redis"))
+        stack.enter_context(running(installed, "dashboard", f"--port {page}", settings, "dashboard: http"))
         installed.run("python", "-c", "\n".join(BLOCKS), settings=settings)
         (request,) = merchant.wait_for(1)
         assert request.webhook_id == EVENT
@@ -244,6 +248,7 @@ def test_an_event_reaches_its_merchant(installed: Installed, settings: dict[str,
         wait_until(lambda: EVENT in ask(port, LOGIN), "Flower shows the delivery")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             ask(port, None)
+        assert EVENT in ask_page(page, made["token"])
         with pytest.raises(ConnectionRefusedError):  # bound to the one address, not to all
             socket.create_connection(("127.0.0.2", port), 5)
         installed.run("webhooks", "status", settings=settings)
@@ -255,6 +260,14 @@ def ask(port: int, login: str | None) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{port}/api/tasks")
     if login:
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def ask_page(port: int, token: str) -> str:
+    """Return the dashboard's list of deliveries."""
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/deliveries", headers=headers)
     with urllib.request.urlopen(request, timeout=5) as answer:
         return str(answer.read().decode())
 

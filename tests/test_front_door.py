@@ -21,6 +21,7 @@ NOT_A_PRODUCERS = {
     "webhooks.demo",
     "webhooks.gate",
     "webhooks.health",
+    "webhooks.page",
     "webhooks.parts",
     "webhooks.release",
     "webhooks.sweep",
@@ -45,12 +46,14 @@ NOT_A_PRODUCERS = {
     "celery.worker.consumer",
     "celery.worker.control",
     "flower",
+    "flask",
     "idna",
     "redis",
     "requests",
     "rich",
     "sqlalchemy.orm",
     "urllib3",
+    "waitress",
 }
 WITHOUT = "import runpy, sys; sys.modules[sys.argv[1]] = None; sys.argv = sys.argv[2:]; "
 

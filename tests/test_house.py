@@ -62,11 +62,11 @@ def compose() -> dict[str, Any]:
 def test_compose_describes_the_whole_system() -> None:
     """Redis keeps its data, everything has a health check, and services wait for what they need."""
     services = compose()["services"]
-    assert set(services) == {"redis", "postgres", "migrate", "worker", "slow", "sweep", "beat", "flower"}
+    assert set(services) == {"redis", "postgres", "migrate", "worker", "slow", "sweep", "beat", "flower", "dashboard"}
     assert "--appendonly yes" in services["redis"]["command"]
     assert "noeviction" in services["redis"]["command"]
     assert all("healthcheck" in service for name, service in services.items() if name != "migrate")
-    for name in ("worker", "sweep", "beat", "flower"):
+    for name in ("worker", "sweep", "beat", "flower", "dashboard"):
         assert set(services[name]["depends_on"]) == {"redis", "postgres", "migrate"}
     volumes = {
         volume.partition(":")[0] for name in ("redis", "postgres", "flower") for volume in services[name]["volumes"]
@@ -135,6 +135,15 @@ def test_flower_is_reached_from_the_host_only() -> None:
     assert "--address=${FLOWER_ADDRESS:-127.0.0.1} " in (ROOT / "Procfile").read_text(encoding="utf-8")
 
 
+def test_the_dashboard_is_reached_from_the_host_only() -> None:
+    """Its passwords travel over HTTPS or not at all, and that is a proxy's: nobody else is offered the plain port."""
+    from webhooks.cli.dashboard import dashboard  # noqa: PLC0415
+
+    assert compose()["services"]["dashboard"]["ports"] == ["127.0.0.1:8090:8090"]
+    assert dashboard.make_context("dashboard", []).params["address"] == "127.0.0.1"
+    assert "dashboard: webhooks dashboard\n" in (ROOT / "Procfile").read_text(encoding="utf-8")
+
+
 def test_settings_in_compose_exist() -> None:
     """docker-compose.yml and the Dockerfile name only settings that there are."""
     from webhooks.settings import Settings  # noqa: PLC0415
@@ -149,7 +158,7 @@ def test_procfile_runs_what_there_is() -> None:
     from webhooks.celery.app import DELIVERIES, SLOW, SWEEP  # noqa: PLC0415
 
     lines = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text(encoding="utf-8").splitlines())
-    assert set(lines) == {"worker", "slow", "sweep", "beat", "flower"}
+    assert set(lines) == {"worker", "slow", "sweep", "beat", "flower", "dashboard"}
     assert f"--queues {DELIVERIES} " in lines["worker"]
     assert f"--queues {SLOW} " in lines["slow"]
     assert f"--queues {SWEEP} " in lines["sweep"]

@@ -21,6 +21,7 @@ from webhooks.ledger import audit, database, noticing, sweeping, taken
 from webhooks.ledger.leases import Lease, Pulse
 from webhooks.metrics import metering
 from webhooks.observing import outage
+from webhooks.page import limiting, overview, rounds, sessions
 from webhooks.policy.breaker import BreakerRules
 from webhooks.policy.decisions import AFTER_OUR_FAULT
 from webhooks.policy.ladders import Ladders
@@ -31,7 +32,7 @@ from webhooks.wire.answer import MAX_BODY
 from webhooks.wire.sender import SendingRules
 
 ROOT = Path(__file__).parent.parent
-WORDS = {1: "one", 2: "two", 5: "five", 10: "ten", 20: "twenty", 100: "a hundred"}
+WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 10: "ten", 20: "twenty", 100: "a hundred"}
 
 OURS = Settings.model_construct()
 RULES = OURS.breaker
@@ -124,6 +125,8 @@ SAID = {
         one(timedelta(minutes=1), teller._EVERY, "Once a minute one process looks for new ones"),
         one(timedelta(hours=1), noticing._LONGEST, "after a minute at first and an hour at most"),
         one(timedelta(days=1), noticing.NOTICE_REST, "and an hour at most, for a day, and not"),
+        f"any session ends after {sessions.LASTS.total_seconds() / 3600:g} hours",
+        f"After {limiting.MOST_OF_ADDRESS} failed logins from an address within {minutes(limiting.WINDOW)} minutes",
         f"For {str(OVERLAP).removesuffix('h')} hours (`--overlap`)",
     ],
     "docs/decisions.md": [
@@ -151,6 +154,8 @@ SAID = {
         f"up to {SendingRules().idle_connections:,}, and a quarter of the descriptors",
         f"each for up to {s(SendingRules().idle_time)} s, since load balancers",
         f"More than {bursts.MOST_AT_ONCE} events in one call",
+        f"a round of questions at most every {spelled(rounds._FRESH_S)} seconds",
+        f"shared by all who look within {spelled(overview._FRESH_S)} seconds",
         f"a process works on {spelled(places._BESIDE_FIRST_TRIES)} deliveries at once that may wait",
     ],
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
@@ -23,7 +23,7 @@ from webhooks.errors import SettingsError
 from webhooks.observing.log import LogStyle
 from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
-from webhooks.process import redis_url, smtp_url
+from webhooks.process import accounts, redis_url, smtp_url
 from webhooks.process.once import once
 
 _BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
@@ -160,6 +160,10 @@ class Settings(BaseSettings):
     metrics_interval: Duration = timedelta(seconds=5)  # between two readings of ledger, gate and broker, at least
     metrics_top: int = Field(0, ge=0, le=100)  # of so many endpoints that have most held their ids are told
 
+    # the dashboard
+    dashboard_users: SecretStr = SecretStr("")  # name:role:hash…, with commas between them
+    dashboard_proxy: IPv4Address | IPv6Address | None = None  # whose word on HTTPS and on who asks is believed
+
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, value: SecretStr) -> SecretStr:
@@ -182,6 +186,12 @@ class Settings(BaseSettings):
         # Redis would read [ * ? as patterns, and { } as the part that chooses a node of a cluster.
         if not _NAMESPACE.fullmatch(value):
             raise ValueError("a namespace has up to 64 letters, digits, _ . or -, such as staging")
+        return value
+
+    @field_validator("dashboard_users")
+    @classmethod
+    def _are_operators(cls, value: SecretStr) -> SecretStr:
+        accounts.read_accounts(value.get_secret_value())
         return value
 
     @field_validator("secrets_key")

@@ -80,6 +80,7 @@ def main() -> None:
 COMMANDS = (
     Later("audit", "What operators did by hand: who, when, what and why.", "audit"),
     Later("breaker", "Look at breakers, and reset them.", "breakers"),
+    Later("dashboard", "A page for people who would rather look, and its JSON API.", "dashboard"),
     Later("db", "Set up the ledger's tables.", "database"),
     Later("delivery", "Look at deliveries, send them again, or cancel them.", "deliveries"),
     Later("demo", "The whole job, on servers of the demo's own.", "demo"),

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from webhooks.accepting.reading import is_of_an_endpoint
 from webhooks.errors import NotPossible
 from webhooks.ledger.acts import Rows
+from webhooks.ledger.rows import Page
 from webhooks.ledger.tables import endpoints
 from webhooks.model import KEEP, Changes, Endpoint
 from webhooks.policy.headers import as_read, check_number, checked_headers
@@ -163,6 +164,13 @@ class Endpoints:
     def all(self) -> Sequence[Endpoint]:
         """Return every endpoint, by id."""
         return self._found(true())
+
+    def some(self, limit: int, after: str | None = None) -> Page[Endpoint, str]:
+        """Return endpoints by id, from the one on that comes behind `after`."""
+        behind = true() if after is None else endpoints.c.id > after
+        asked = select(*_SHOWN).where(behind, _IS_THERE).order_by(endpoints.c.id).limit(limit + 1)
+        found = [_endpoint(row) for row in self._database.rows(asked, repeatable=True)]
+        return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     def of(self, merchant_id: str) -> Sequence[Endpoint]:
         """Return a merchant's endpoints, by id."""

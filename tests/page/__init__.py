@@ -1,0 +1,1 @@
+"""The dashboard: its pages, its API, and who may use them."""

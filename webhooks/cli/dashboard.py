@@ -1,0 +1,59 @@
+"""`webhooks dashboard`: a page for people who would rather look, its JSON API, and who may use them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from webhooks.cli.output import as_json, print_json
+from webhooks.errors import NotPossible
+from webhooks.process import accounts
+from webhooks.process.ending import needing
+from webhooks.settings import get_settings
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--address", default="127.0.0.1", show_default=True, help="Where to listen; beyond this host, over HTTPS."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="0 for any that is free.")
+@click.pass_context
+def dashboard(context: click.Context, address: str, port: int) -> None:
+    """Serve the dashboard and its JSON API to the operators of WEBHOOKS_DASHBOARD_USERS.
+
+    An operator there is name:role:hash, several with commas between them; the role is look or act. Others than this
+    host reach it through a proxy that speaks HTTPS, whose address WEBHOOKS_DASHBOARD_PROXY names.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    get_settings()
+    with needing("dashboard"):
+        from webhooks.page.serving import serve  # noqa: PLC0415 - only this command needs the extra
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    serve(address, port, lambda line: click.echo(line, err=True))
+
+
+@dashboard.command("hash")
+def hash_() -> None:
+    """Ask for a password, and print the hash that stands for it in WEBHOOKS_DASHBOARD_USERS."""
+    password = click.prompt("password", hide_input=True, confirmation_prompt=sys.stdin.isatty(), err=True)
+    try:
+        click.echo(accounts.hash_password(password))
+    except ValueError as error:
+        raise NotPossible(str(error)) from None
+
+
+@dashboard.command("token")
+@click.argument("name")
+@as_json
+def token(name: str, json_: bool) -> None:
+    """Make a token for an operator's programs, which is shown this once; its hash goes behind the operator's others."""
+    made = accounts.new_token()
+    hashed = accounts.hash_token(made)
+    if json_:
+        print_json({"name": name, "token": made, "hash": hashed})
+        return
+    click.echo(made)
+    click.echo(f"add to {name} in WEBHOOKS_DASHBOARD_USERS: :{hashed}", err=True)
