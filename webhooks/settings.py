@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
@@ -25,67 +25,26 @@ from webhooks.policy.breaker import MOST_IN_FLIGHT, BreakerRules
 from webhooks.policy.ladders import Ladders
 from webhooks.process import accounts, redis_url, smtp_url
 from webhooks.process.once import once
+from webhooks.process.spelling import (
+    is_of_kubernetes,
+    parse_duration,
+    parse_durations,
+    parse_networks,
+    parse_ports,
+    split,
+)
 
 _BREAKER, _LADDERS = BreakerRules(), Ladders()  # the rules' own numbers are the defaults
 
-_UNITS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# What Kubernetes sets in every pod for a Service named webhooks or webhooks-…; WEBHOOKS_…_PORT only with such a value,
-# since a person who writes WEBHOOKS_REDIS_PORT=6379 believes that it sets something.
-_OF_KUBERNETES = re.compile(
-    r"WEBHOOKS(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*"
-    r"|WEBHOOKS(_\w+)?_PORT=(tcp|udp|sctp)://.*",
-    re.ASCII | re.DOTALL,
-)
 _NAMESPACE = re.compile(r"[\w.-]{0,64}", re.ASCII)
-_PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-_NO_PORT = 1 << 16  # and none above it
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
-
-
-def parse_duration(text: Any) -> Any:
-    """Read `90`, `1.5`, `250ms`, `15m`, `1h` or `30d` as a timedelta; anything but text passes unchanged."""
-    if not isinstance(text, str):
-        return text
-    match = _DURATION.fullmatch(text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not a duration; write seconds or a number with ms, s, m, h or d, such as 15m")
-    try:
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-    except OverflowError:
-        raise ValueError(f"{text!r} is longer than any duration can be") from None
-
-
-def _split(text: Any) -> Any:
-    return [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else text
-
-
-def _parse_durations(text: Any) -> Any:
-    return [parse_duration(part) for part in _split(text)]
-
-
-def _parse_ports(text: Any) -> Any:
-    """Read `9464`, or `9464-9479` as those from the one to the other."""
-    if not isinstance(text, str):
-        return text
-    if is_of_kubernetes("WEBHOOKS_METRICS_PORT", text):
-        return ()
-    match = _PORTS.fullmatch(text.strip())
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 0 < first <= last < _NO_PORT:
-        raise ValueError("it is neither a port nor a range of them, such as 9464 or 9464-9479")
-    return range(first, last + 1)
-
-
-def _parse_networks(text: Any) -> Any:
-    return [ip_network(part) for part in _split(text)]
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta())]
-Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_parse_durations), Field(min_length=1)]
-Keys = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(max_length=8)]
-Ports = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_parse_ports)]
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_parse_networks)]
+Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(parse_durations), Field(min_length=1)]
+Keys = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split), Field(max_length=8)]
+Ports = Annotated[tuple[int, ...], NoDecode, BeforeValidator(parse_ports)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(parse_networks)]
 
 
 class Settings(BaseSettings):
@@ -290,7 +249,7 @@ def _is_clear(url: str) -> bool:
 
 
 def _cipher(keys: SecretStr) -> MultiFernet:
-    return MultiFernet([Fernet(key) for key in _split(keys.get_secret_value())])
+    return MultiFernet([Fernet(key) for key in split(keys.get_secret_value())])
 
 
 @once
@@ -314,11 +273,6 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
         if name.startswith("WEBHOOKS_") and name not in known and not is_of_kubernetes(name, value):
             near = get_close_matches(name, known, n=1)
             raise SettingsError(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
-
-
-def is_of_kubernetes(name: str, value: str) -> bool:
-    """Whether the platform set this variable, because some Service has a name like ours."""
-    return _OF_KUBERNETES.fullmatch(f"{name}={value}") is not None
 
 
 def _complaint(fault: dict[str, Any]) -> str:

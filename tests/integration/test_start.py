@@ -14,7 +14,8 @@ from webhooks import parts
 from webhooks.errors import LedgerOutdated, SettingsError
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database
-from webhooks.settings import Settings, get_settings, is_of_kubernetes
+from webhooks.process.spelling import is_of_kubernetes
+from webhooks.settings import Settings, get_settings
 
 
 def test_the_module_beside_the_process_is_found(system: System) -> None:

@@ -20,7 +20,7 @@ from webhooks.operating.endpoints import Placed
 from webhooks.operating.terminal import operator
 from webhooks.policy.breaker import MOST_IN_FLIGHT
 from webhooks.policy.headers import as_read
-from webhooks.settings import parse_duration
+from webhooks.process.spelling import parse_duration
 
 
 class Span(click.ParamType[timedelta]):

@@ -11,7 +11,7 @@ import click
 
 from webhooks.cli.names import EndpointId, MerchantId
 from webhooks.model import HeldFor, Reason, State
-from webhooks.settings import parse_duration
+from webhooks.process.spelling import parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from webhooks.errors import Refused
-from webhooks.settings import parse_duration
+from webhooks.process.spelling import parse_duration
 
 _SPAN = re.compile(r"\d{1,9}(\.\d+)?\s*(ms|s|m|h|d)", re.ASCII)
 
