@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -33,10 +34,21 @@ class Later(click.Command):
         module, attribute = self._where
         with needing("operate"):
             loaded: click.Command = getattr(import_module(module), attribute)
+        _begin_log()
         if not gc.isenabled():  # `__main__` has switched it off
             gc.freeze()
             gc.enable()  # a command may run for long
         return loaded
+
+
+def _begin_log() -> None:
+    """Write the log of a command for programs where they read it; what a command answers is no part of it."""
+    from webhooks.observing import lines, log  # noqa: PLC0415 - the help comes without
+    from webhooks.settings import get_settings  # noqa: PLC0415
+
+    with suppress(SettingsError):  # whoever needs them says so
+        if get_settings().log is log.LogStyle.JSON:
+            lines.begin()
 
 
 class Command(click.Group):
@@ -61,9 +73,6 @@ class Command(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        from webhooks.cli.output import begin_log  # noqa: PLC0415 - the settings: the help comes without
-
-        begin_log()
         try:
             return super().invoke(ctx)
         except WebhooksError as error:

@@ -36,13 +36,18 @@ def dashboard(context: click.Context, address: str, port: int) -> None:
 
 
 @dashboard.command("hash")
-def hash_() -> None:
+@as_json
+def hash_(json_: bool) -> None:
     """Ask for a password, and print the hash that stands for it in WEBHOOKS_DASHBOARD_USERS."""
     password = click.prompt("password", hide_input=True, confirmation_prompt=sys.stdin.isatty(), err=True)
     try:
-        click.echo(accounts.hash_password(password))
+        hashed = accounts.hash_password(password)
     except ValueError as error:
         raise NotPossible(str(error)) from None
+    if json_:
+        print_json({"hash": hashed})
+    else:
+        click.echo(hashed)
 
 
 @dashboard.command("token")

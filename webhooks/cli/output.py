@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,22 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from webhooks.errors import SettingsError
-from webhooks.observing import lines
-from webhooks.observing.log import LogStyle
 from webhooks.process.spans import in_words
-from webhooks.settings import get_settings
 
 _WIDTH_IN_A_FILE = 160
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON, for programs.")
-
-
-def begin_log() -> None:
-    """Write the log of a command for programs where they read it; what a command answers is no part of it."""
-    with suppress(SettingsError):  # whoever needs them says so
-        if get_settings().log is LogStyle.JSON:
-            lines.begin()
 
 
 def print_json(value: object) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Insert, Integer, Interval, Text, bindparam, f
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import AuditRow, Page
-from webhooks.ledger.tables import audit
+from webhooks.ledger.side_tables import audit
 from webhooks.model import Operator
 from webhooks.observing.observers import NOBODY, Observers
 from webhooks.observing.operators import Acted

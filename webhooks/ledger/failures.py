@@ -28,7 +28,8 @@ from sqlalchemy import (
     update,
 )
 
-from webhooks.ledger.tables import attempts, deliveries, notes
+from webhooks.ledger.side_tables import notes
+from webhooks.ledger.tables import attempts, deliveries
 from webhooks.ledger.transitions import NOW, the
 from webhooks.model import Reason, State
 

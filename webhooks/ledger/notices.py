@@ -12,7 +12,8 @@ from sqlalchemy import BigInteger, Integer, Row, bindparam, or_, select, tuple_
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import Page
-from webhooks.ledger.tables import endpoints, notices
+from webhooks.ledger.side_tables import notices
+from webhooks.ledger.tables import endpoints
 from webhooks.observing.operators import NoticeKind
 
 _AFTER = bindparam("the_after", type_=BigInteger())

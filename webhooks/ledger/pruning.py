@@ -11,7 +11,8 @@ from sqlalchemy import Integer, Interval, and_, delete, exists, func, not_, or_,
 
 from webhooks.ledger.database import Database
 from webhooks.ledger.refusals import Refusals
-from webhooks.ledger.tables import attempts, deliveries, events, notes
+from webhooks.ledger.side_tables import notes
+from webhooks.ledger.tables import attempts, deliveries, events
 from webhooks.ledger.transitions import NOW, the
 from webhooks.model import State
 

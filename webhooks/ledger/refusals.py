@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Integer, Interval, bindparam, delete, func, i
 from webhooks.accepting.reading import RefusedEvent
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import Page, RefusalRow
-from webhooks.ledger.tables import refused_events
+from webhooks.ledger.side_tables import refused_events
 
 _MOST, _AFTER = bindparam("the_most", type_=Integer()), bindparam("the_after", type_=BigInteger())
 

@@ -7,6 +7,8 @@ an index has or asks for, so that PostgreSQL writes no index entry for it (HOT):
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -31,14 +33,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
-from webhooks.observing.operators import NoticeKind
 
 metadata = MetaData()
 
-_Moment = DateTime(timezone=True)
+Moment = DateTime(timezone=True)
 
 
-def _one_of(column: str, words: type[State | Reason | HeldFor | Outcome | Ladder | NoticeKind]) -> CheckConstraint:
+def one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
+    """Return what keeps a column to these words."""
     listed = ", ".join(f"'{word.value}'" for word in words)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_is_known")
 
@@ -52,7 +54,7 @@ events = Table(
     Column("money", Boolean, nullable=False),
     Column("body", LargeBinary),
     Column("body_sha256", LargeBinary, nullable=False),
-    Column("accepted_at", _Moment, nullable=False),
+    Column("accepted_at", Moment, nullable=False),
     Column("unmatched", Boolean, nullable=False, server_default="false"),  # no endpoint of its merchant wanted it
     Index("events_unmatched", "accepted_at", postgresql_where=text("unmatched AND body IS NOT NULL")),
     comment="what producers handed over",
@@ -64,7 +66,7 @@ event_keys = Table(
     Column("value", Text, nullable=False),
     Column("field", Text, nullable=False),  # of the body
     Column("event_id", Text, nullable=False),
-    Column("accepted_at", _Moment, nullable=False),  # as the event was: the newest come first
+    Column("accepted_at", Moment, nullable=False),  # as the event was: the newest come first
     Index("event_keys_by_value", "value", "accepted_at"),
     comment="by what support finds events",
 )
@@ -77,17 +79,17 @@ endpoints = Table(
     Column("url", Text),
     Column("secret", LargeBinary),  # encrypted; see Settings.cipher
     Column("previous_secret", LargeBinary),  # encrypted; it also signs until previous_until
-    Column("previous_until", _Moment),
+    Column("previous_until", Moment),
     Column("standard_headers", Boolean, nullable=False, server_default="false"),
     Column("headers", JSONB, nullable=False, server_default="{}"),  # own ones: name → encrypted value
     Column("types", ARRAY(Text)),  # the events that it wants, such as payment.*; all, where there are none
     Column("lane", Integer),  # how many deliveries may be in flight at once; by default WEBHOOKS_LANE
     Column("rate", Double),  # how many attempts it gets in a second, where there is a bound
     Column("note", Text),
-    Column("paused_at", _Moment),  # by an operator: its deliveries are held
-    Column("removed_at", _Moment),  # what was accepted before ends as cancelled
-    Column("created_at", _Moment, nullable=False, server_default=func.now()),
-    Column("updated_at", _Moment, nullable=False, server_default=func.now()),
+    Column("paused_at", Moment),  # by an operator: its deliveries are held
+    Column("removed_at", Moment),  # what was accepted before ends as cancelled
+    Column("created_at", Moment, nullable=False, server_default=func.now()),
+    Column("updated_at", Moment, nullable=False, server_default=func.now()),
     CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
     CheckConstraint("id = merchant_id OR id LIKE 'ep\\_%'", name="default_or_named"),
     CheckConstraint("lane BETWEEN 1 AND 1000", name="lane_has_room"),
@@ -111,26 +113,26 @@ deliveries = Table(
     Column("state", Text, nullable=False, server_default=State.PENDING.value),
     Column("reason", Text),
     Column("held_for", Text),
-    Column("due_at", _Moment, nullable=False),
-    Column("sweep_at", _Moment),  # pending only: when the sweep looks at the row if nothing has happened by then
-    Column("queued_at", _Moment),  # when a message was last published for this turn
-    Column("sending_since", _Moment),  # a worker is at it: see claims
+    Column("due_at", Moment, nullable=False),
+    Column("sweep_at", Moment),  # pending only: when the sweep looks at the row if nothing has happened by then
+    Column("queued_at", Moment),  # when a message was last published for this turn
+    Column("sending_since", Moment),  # a worker is at it: see claims
     Column("turn", Integer, nullable=False, server_default="0"),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("fast_spent", SmallInteger, nullable=False, server_default="0"),
     Column("slow_spent", SmallInteger, nullable=False, server_default="0"),
-    Column("slow_since", _Moment),
-    Column("accepted_at", _Moment, nullable=False),
-    Column("expires_at", _Moment, nullable=False),
-    Column("finished_at", _Moment),
+    Column("slow_since", Moment),
+    Column("accepted_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("finished_at", Moment),
     Column(
         "pruned", Boolean, nullable=False, server_default="false"
     ),  # its attempts and notes, and its event's body when all are
-    Column("seen_at", _Moment),  # somebody has noted something about it; counts while it is not before finished_at
-    Column("dismissed_at", _Moment),  # somebody has dealt with it: it is off the desk; counts as seen_at does
-    _one_of("state", State),
-    _one_of("reason", Reason),
-    _one_of("held_for", HeldFor),
+    Column("seen_at", Moment),  # somebody has noted something about it; counts while it is not before finished_at
+    Column("dismissed_at", Moment),  # somebody has dealt with it: it is off the desk; counts as seen_at does
+    one_of("state", State),
+    one_of("reason", Reason),
+    one_of("held_for", HeldFor),
     CheckConstraint("(state = 'failed') = (reason IS NOT NULL)", name="failed_has_a_reason"),
     CheckConstraint("(state = 'held') = (held_for IS NOT NULL)", name="held_says_for_what"),
     CheckConstraint("(state = 'pending') = (sweep_at IS NOT NULL)", name="pending_is_swept"),
@@ -190,35 +192,11 @@ claims = Table(
     metadata,
     Column("delivery_id", Text, primary_key=True),
     Column("name", Uuid, nullable=False),  # so that one whose answer was lost knows itself again
-    Column("ends_at", _Moment, nullable=False),  # past it, its worker counts as dead
-    Column("silent_since", _Moment),  # its lease has run out; see Backlog.suspect
+    Column("ends_at", Moment, nullable=False),  # past it, its worker counts as dead
+    Column("silent_since", Moment),  # its lease has run out; see Backlog.suspect
     # As many rows come and go as there are attempts: it is kept small by being cleaned often.
     postgresql_with={"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "2000"},
     comment="which delivery a worker is sending now",
-)
-
-notes = Table(
-    "notes",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
-    Column("at", _Moment, nullable=False, server_default=func.now()),
-    Column("who", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Index("notes_of_delivery", "delivery_id", "id"),
-    comment="what people wrote down about deliveries",
-)
-
-audit = Table(
-    "audit",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("at", _Moment, nullable=False, server_default=func.now()),
-    Column("who", Text, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("why", Text),
-    Column("deliveries", BigInteger),  # how many it concerned, where it concerned deliveries
-    comment="what operators did by hand",
 )
 
 leases = Table(
@@ -226,46 +204,9 @@ leases = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("holder", Text, nullable=False),
-    Column("ends_at", _Moment, nullable=False),  # then somebody else may take it
-    Column("finished_at", _Moment),  # when its work was last done to the end
+    Column("ends_at", Moment, nullable=False),  # then somebody else may take it
+    Column("finished_at", Moment),  # when its work was last done to the end
     comment="what one process at a time does, and when it was last done",
-)
-
-refused_events = Table(
-    "refused_events",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("at", _Moment, nullable=False, server_default=func.now()),
-    Column("event_id", Text),
-    Column("merchant_id", Text),
-    Column("type", Text),
-    Column("task_id", Text, nullable=False),
-    Column("why", Text, nullable=False),
-    comment="events sent by task name that could not be accepted: their producers hear nothing",
-)
-
-notices = Table(
-    "notices",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("key", Text, unique=True),  # what makes it the same thing, so that it is noted once; none when that is over
-    Column("merchant_id", Text, nullable=False),
-    Column("endpoint_id", Text),
-    Column("since", _Moment, nullable=False),
-    Column("noted_at", _Moment),  # none of an endpoint that has not been paused for long enough
-    Column("held", BigInteger, nullable=False, server_default="0"),
-    Column("failed", BigInteger, nullable=False, server_default="0"),
-    Column("tries", SmallInteger, nullable=False, server_default="0"),
-    Column("try_at", _Moment),  # none when all recipients have it, or it was given up
-    Column("told_at", _Moment),  # when the first recipient had it
-    Column("told_to", ARRAY(Text), nullable=False, server_default="{}"),
-    Column("told_with", BigInteger),  # the notice in whose message it was
-    Column("trouble", Text),  # why a recipient has it not
-    _one_of("kind", NoticeKind),
-    Index("notices_noted", "noted_at"),
-    Index("notices_of_merchant", "merchant_id", "kind", "noted_at"),
-    comment="what operators are told without having asked, and whom it has reached",
 )
 
 attempts = Table(
@@ -273,7 +214,7 @@ attempts = Table(
     metadata,
     Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True),
-    Column("started_at", _Moment, nullable=False),
+    Column("started_at", Moment, nullable=False),
     Column("duration_ms", BigInteger),  # unknown when the worker died
     Column("outcome", Text, nullable=False),
     Column("status", SmallInteger),
@@ -282,8 +223,8 @@ attempts = Table(
     Column("ladder", Text),  # the one that was charged, if any
     Column("probe", Boolean, nullable=False, server_default="false"),
     Column("endpoint_id", Text),  # none has what the release before has written down
-    _one_of("outcome", Outcome),
-    _one_of("ladder", Ladder),
+    one_of("outcome", Outcome),
+    one_of("ladder", Ladder),
     # What was attempted of late; a page knows from when to when its attempts are, as they come in that order.
     Index(
         "attempts_lately",
@@ -299,7 +240,7 @@ attempts = Table(
 tallies = Table(
     "tallies",
     metadata,
-    Column("minute", _Moment, primary_key=True),
+    Column("minute", Moment, primary_key=True),
     Column("accepted", BigInteger, nullable=False),  # deliveries, as are the others
     Column("delivered", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),

@@ -17,7 +17,7 @@ from webhooks.telling.said import Said
 from webhooks.telling.wording import Notification
 
 _PATIENCE = timedelta(seconds=10)
-KEPT = 1000  # bytes of what it prints
+PRINTED = 1000  # bytes of what it prints
 _PIECE = 65536
 
 
@@ -68,7 +68,7 @@ class _Output:
     def _read(self, stream: BinaryIO) -> None:
         with contextlib.suppress(OSError, ValueError):
             while piece := os.read(stream.fileno(), _PIECE):
-                self._kept += piece[: KEPT - len(self._kept)]
+                self._kept += piece[: PRINTED - len(self._kept)]
         stream.close()
 
     def end(self) -> str:

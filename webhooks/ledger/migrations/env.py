@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from webhooks.ledger.tables import metadata
+from webhooks.ledger.side_tables import ALL as metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
