@@ -20,7 +20,7 @@ from webhooks.errors import NotPossible
 from webhooks.ledger.database import unlimited
 from webhooks.ledger.desk import Dealings, Desk, Group, Numbers, OnDesk
 from webhooks.ledger.replays import Verdict
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 from webhooks.model import Message, Outcome, Reason
 from webhooks.policy.decisions import Failed
 

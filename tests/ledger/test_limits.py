@@ -19,7 +19,7 @@ from tests.system import System
 from webhooks import parts
 from webhooks.errors import LedgerFault
 from webhooks.ledger.database import Database
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 from webhooks.model import NO_LIMITS, Changes, HeldFor, Limits
 
 OWN = Limits(lane=3, rate=2.5)

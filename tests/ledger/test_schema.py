@@ -20,7 +20,7 @@ from tests.system import System
 from webhooks import parts
 from webhooks.ledger import schema
 from webhooks.ledger.database import Database, unlimited
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 
 
 def test_migrations_lead_to_the_tables(database_url: str) -> None:

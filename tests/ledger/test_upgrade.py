@@ -19,7 +19,7 @@ from tests.ledger.test_schema import start_over, upgrade_to
 from tests.system import System
 from webhooks import EventConflict, deliver, parts
 from webhooks.ledger import schema
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 from webhooks.process.spans import in_words
 
 log = logging.getLogger(__name__)

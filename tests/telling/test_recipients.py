@@ -19,7 +19,7 @@ from webhooks.process import smtp_url
 from webhooks.signing import verify
 from webhooks.telling.mailing import MailRecipient
 from webhooks.telling.posting import UrlRecipient
-from webhooks.telling.running import KEPT, CommandRecipient
+from webhooks.telling.running import PRINTED, CommandRecipient
 from webhooks.telling.said import Said
 from webhooks.telling.wording import compose
 from webhooks.wire.sender import Sender, SendingRules
@@ -116,7 +116,7 @@ def test_a_command_that_prints_without_end_is_ended(tmp_path: Path) -> None:
     command = ("sh", "-c", f"sleep 60 & echo $! > '{marker}'; yes xxxxxxxxx")
     said = CommandRecipient(command, timedelta(seconds=0.5)).tell(NOTIFICATION)
     assert (said.taken, said.words) == (False, "it took longer than 0.5 s, and was ended")
-    assert said.more == ("xxxxxxxxx " * KEPT)[: KEPT - 1]
+    assert said.more == ("xxxxxxxxx " * PRINTED)[: PRINTED - 1]
     child = int(marker.read_text())
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 

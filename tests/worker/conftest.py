@@ -26,7 +26,7 @@ from webhooks import deliver, parts
 from webhooks.celery.app import app, celery_settings
 from webhooks.demo.embedded import Servers
 from webhooks.demo.stage import wait_until
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 from webhooks.policy.breaker import BreakerState
 from webhooks.process.once import once
 from webhooks.settings import get_settings

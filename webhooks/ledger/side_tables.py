@@ -72,5 +72,5 @@ notices = Table(
     comment="what operators are told without having asked, and whom it has reached",
 )
 
-ALL = metadata
+every_table = metadata
 """All tables, those of `webhooks.ledger.tables` and these."""

@@ -17,7 +17,6 @@ from sqlalchemy import (
     DateTime,
     Double,
     ForeignKey,
-    Identity,
     Index,
     Integer,
     Interval,

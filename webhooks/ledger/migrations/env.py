@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from webhooks.ledger.side_tables import ALL as metadata
+from webhooks.ledger.side_tables import every_table as metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
