@@ -118,6 +118,8 @@ def test_tables_of_the_revision_before_get_rates_in_place(system: System, databa
                 cursor.execute("LOCK TABLE deliveries IN ROW EXCLUSIVE MODE NOWAIT")
                 cursor.execute("SELECT conname FROM pg_constraint WHERE NOT convalidated")
                 looked_through.extend(name for (name,) in cursor.fetchall())
+            else:
+                somebody.rollback()  # an index that is built concurrently waits for whoever writes
 
         def let_go(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
             if "VALIDATE" in statement:
