@@ -19,7 +19,7 @@ def notice() -> None:
 
 
 @notice.command("list")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most.")
 @click.option("--after", type=int, metavar="NUMBER", help="Go on behind the notice with this id.")
 @as_json
 def list_(limit: int, after: int | None, json_: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Identity, Index, SmallInteger, Table, Text, func
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from webhooks.ledger.tables import Moment, metadata, one_of
+from webhooks.ledger.tables import Timestamp, metadata, one_of
 from webhooks.observing.operators import NoticeKind
 
 notes = Table(
@@ -13,7 +13,7 @@ notes = Table(
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
-    Column("at", Moment, nullable=False, server_default=func.now()),
+    Column("at", Timestamp, nullable=False, server_default=func.now()),
     Column("who", Text, nullable=False),
     Column("text", Text, nullable=False),
     Index("notes_of_delivery", "delivery_id", "id"),
@@ -25,7 +25,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
-    Column("at", Moment, nullable=False, server_default=func.now()),
+    Column("at", Timestamp, nullable=False, server_default=func.now()),
     Column("who", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("why", Text),
@@ -38,7 +38,7 @@ refused_events = Table(
     "refused_events",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
-    Column("at", Moment, nullable=False, server_default=func.now()),
+    Column("at", Timestamp, nullable=False, server_default=func.now()),
     Column("event_id", Text),
     Column("merchant_id", Text),
     Column("type", Text),
@@ -56,13 +56,13 @@ notices = Table(
     Column("key", Text, unique=True),  # what makes it the same thing, so that it is noted once; none when that is over
     Column("merchant_id", Text, nullable=False),
     Column("endpoint_id", Text),
-    Column("since", Moment, nullable=False),
-    Column("noted_at", Moment),  # none of an endpoint that has not been paused for long enough
+    Column("since", Timestamp, nullable=False),
+    Column("noted_at", Timestamp),  # none of an endpoint that has not been paused for long enough
     Column("held", BigInteger, nullable=False, server_default="0"),
     Column("failed", BigInteger, nullable=False, server_default="0"),
     Column("tries", SmallInteger, nullable=False, server_default="0"),
-    Column("try_at", Moment),  # none when all recipients have it, or it was given up
-    Column("told_at", Moment),  # when the first recipient had it
+    Column("try_at", Timestamp),  # none when all recipients have it, or it was given up
+    Column("told_at", Timestamp),  # when the first recipient had it
     Column("told_to", ARRAY(Text), nullable=False, server_default="{}"),
     Column("told_with", BigInteger),  # the notice in whose message it was
     Column("trouble", Text),  # why a recipient has it not

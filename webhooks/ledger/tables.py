@@ -35,7 +35,7 @@ from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
 
 metadata = MetaData()
 
-Moment = DateTime(timezone=True)
+Timestamp = DateTime(timezone=True)
 
 
 def one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
@@ -53,7 +53,7 @@ events = Table(
     Column("money", Boolean, nullable=False),
     Column("body", LargeBinary),
     Column("body_sha256", LargeBinary, nullable=False),
-    Column("accepted_at", Moment, nullable=False),
+    Column("accepted_at", Timestamp, nullable=False),
     Column("unmatched", Boolean, nullable=False, server_default="false"),  # no endpoint of its merchant wanted it
     Index("events_unmatched", "accepted_at", postgresql_where=text("unmatched AND body IS NOT NULL")),
     comment="what producers handed over",
@@ -65,7 +65,7 @@ event_keys = Table(
     Column("value", Text, nullable=False),
     Column("field", Text, nullable=False),  # of the body
     Column("event_id", Text, nullable=False),
-    Column("accepted_at", Moment, nullable=False),  # as the event was: the newest come first
+    Column("accepted_at", Timestamp, nullable=False),  # as the event was: the newest come first
     Index("event_keys_by_value", "value", "accepted_at"),
     comment="by what support finds events",
 )
@@ -78,17 +78,17 @@ endpoints = Table(
     Column("url", Text),
     Column("secret", LargeBinary),  # encrypted; see Settings.cipher
     Column("previous_secret", LargeBinary),  # encrypted; it also signs until previous_until
-    Column("previous_until", Moment),
+    Column("previous_until", Timestamp),
     Column("standard_headers", Boolean, nullable=False, server_default="false"),
     Column("headers", JSONB, nullable=False, server_default="{}"),  # own ones: name → encrypted value
     Column("types", ARRAY(Text)),  # the events that it wants, such as payment.*; all, where there are none
     Column("lane", Integer),  # how many deliveries may be in flight at once; by default WEBHOOKS_LANE
     Column("rate", Double),  # how many attempts it gets in a second, where there is a bound
     Column("note", Text),
-    Column("paused_at", Moment),  # by an operator: its deliveries are held
-    Column("removed_at", Moment),  # what was accepted before ends as cancelled
-    Column("created_at", Moment, nullable=False, server_default=func.now()),
-    Column("updated_at", Moment, nullable=False, server_default=func.now()),
+    Column("paused_at", Timestamp),  # by an operator: its deliveries are held
+    Column("removed_at", Timestamp),  # what was accepted before ends as cancelled
+    Column("created_at", Timestamp, nullable=False, server_default=func.now()),
+    Column("updated_at", Timestamp, nullable=False, server_default=func.now()),
     CheckConstraint("url IS NULL OR secret IS NOT NULL", name="address_has_a_secret"),  # every POST is signed
     CheckConstraint("id = merchant_id OR id LIKE 'ep\\_%'", name="default_or_named"),
     CheckConstraint("lane BETWEEN 1 AND 1000", name="lane_has_room"),
@@ -112,23 +112,23 @@ deliveries = Table(
     Column("state", Text, nullable=False, server_default=State.PENDING.value),
     Column("reason", Text),
     Column("held_for", Text),
-    Column("due_at", Moment, nullable=False),
-    Column("sweep_at", Moment),  # pending only: when the sweep looks at the row if nothing has happened by then
-    Column("queued_at", Moment),  # when a message was last published for this turn
-    Column("sending_since", Moment),  # a worker is at it: see claims
+    Column("due_at", Timestamp, nullable=False),
+    Column("sweep_at", Timestamp),  # pending only: when the sweep looks at the row if nothing has happened by then
+    Column("queued_at", Timestamp),  # when a message was last published for this turn
+    Column("sending_since", Timestamp),  # a worker is at it: see claims
     Column("turn", Integer, nullable=False, server_default="0"),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("fast_spent", SmallInteger, nullable=False, server_default="0"),
     Column("slow_spent", SmallInteger, nullable=False, server_default="0"),
-    Column("slow_since", Moment),
-    Column("accepted_at", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
-    Column("finished_at", Moment),
+    Column("slow_since", Timestamp),
+    Column("accepted_at", Timestamp, nullable=False),
+    Column("expires_at", Timestamp, nullable=False),
+    Column("finished_at", Timestamp),
     Column(
         "pruned", Boolean, nullable=False, server_default="false"
     ),  # its attempts and notes, and its event's body when all are
-    Column("seen_at", Moment),  # somebody has noted something about it; counts while it is not before finished_at
-    Column("dismissed_at", Moment),  # somebody has dealt with it: it is off the desk; counts as seen_at does
+    Column("seen_at", Timestamp),  # somebody has noted something about it; counts while it is not before finished_at
+    Column("dismissed_at", Timestamp),  # somebody has dealt with it: it is off the desk; counts as seen_at does
     one_of("state", State),
     one_of("reason", Reason),
     one_of("held_for", HeldFor),
@@ -191,8 +191,8 @@ claims = Table(
     metadata,
     Column("delivery_id", Text, primary_key=True),
     Column("name", Uuid, nullable=False),  # so that one whose answer was lost knows itself again
-    Column("ends_at", Moment, nullable=False),  # past it, its worker counts as dead
-    Column("silent_since", Moment),  # its lease has run out; see Backlog.suspect
+    Column("ends_at", Timestamp, nullable=False),  # past it, its worker counts as dead
+    Column("silent_since", Timestamp),  # its lease has run out; see Backlog.suspect
     # As many rows come and go as there are attempts: it is kept small by being cleaned often.
     postgresql_with={"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "2000"},
     comment="which delivery a worker is sending now",
@@ -203,8 +203,8 @@ leases = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("holder", Text, nullable=False),
-    Column("ends_at", Moment, nullable=False),  # then somebody else may take it
-    Column("finished_at", Moment),  # when its work was last done to the end
+    Column("ends_at", Timestamp, nullable=False),  # then somebody else may take it
+    Column("finished_at", Timestamp),  # when its work was last done to the end
     comment="what one process at a time does, and when it was last done",
 )
 
@@ -213,7 +213,7 @@ attempts = Table(
     metadata,
     Column("delivery_id", Text, ForeignKey("deliveries.id", ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True),
-    Column("started_at", Moment, nullable=False),
+    Column("started_at", Timestamp, nullable=False),
     Column("duration_ms", BigInteger),  # unknown when the worker died
     Column("outcome", Text, nullable=False),
     Column("status", SmallInteger),
@@ -239,7 +239,7 @@ attempts = Table(
 tallies = Table(
     "tallies",
     metadata,
-    Column("minute", Moment, primary_key=True),
+    Column("minute", Timestamp, primary_key=True),
     Column("accepted", BigInteger, nullable=False),  # deliveries, as are the others
     Column("delivered", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),

@@ -91,7 +91,7 @@ def command_for(notice: NoticeRow) -> str:
         case NoticeKind.GONE:
             return f"webhooks endpoint show {endpoint}"
         case NoticeKind.FAILED:
-            return f"webhooks delivery list --merchant {merchant} --state failed"
+            return f"webhooks failed list --merchant {merchant}"
         case _:
             assert_never(notice.kind)
 
