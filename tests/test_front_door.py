@@ -122,7 +122,7 @@ def typed(connection: object, error: webhooks.InvalidEvent) -> None:
 # What no command waits for that looks at something, and what one waits for that asks the gate, or the broker as well.
 A_WORKERS = NOT_A_PRODUCERS - {"webhooks.celery.control", "webhooks.cli", "webhooks.health", "webhooks.health.workers"}
 A_WORKERS -= {"webhooks.gate", "webhooks.ledger.backlog", "webhooks.ledger.leases", "webhooks.ledger.views"}
-A_WORKERS -= {"celery.worker.control", "redis", "rich", "webhooks.parts", "webhooks.release", "webhooks.sweep"}
+A_WORKERS -= {"redis", "rich", "webhooks.parts", "webhooks.release", "webhooks.sweep"}
 A_WORKERS -= {"idna", "webhooks.wire"}  # which addresses may be set
 A_WORKERS |= {"webhooks.celery.tasks", "webhooks.producing", "webhooks.wire.sender"}
 THE_BROKERS = {"celery", "kombu", "webhooks.celery"}

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from celery import Celery
+from celery.app.control import Control
 
 from webhooks.celery.app import SWEEP
 from webhooks.celery.faults import told_apart
@@ -34,6 +35,17 @@ def has_beat(app: Celery, host: str) -> bool:
     with channel_to(app) as channel:
         (sign,) = _commands(channel).hget(_beat_of(host), "lives").execute()
         return sign is not None
+
+
+def broadcast(
+    app: Celery, command: str, arguments: dict[str, Any] | None = None, **options: Any
+) -> Sequence[Mapping[str, Any]]:
+    """Send a remote command to workers; return what they answer, if that is wanted. Raises BrokerUnavailable.
+
+    It goes by Celery's own control, since the application's loads what a worker needs.
+    """
+    with told_apart(app):
+        return Control(app).broadcast(command, arguments, **options) or ()
 
 
 def _beat_of(host: str) -> str:

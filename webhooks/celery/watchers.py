@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery.app.control import Control
 from celery.states import FAILURE, RETRY, SUCCESS
 
+from webhooks.celery import broker
 from webhooks.celery.app import DELIVER, app
-from webhooks.celery.faults import told_apart
 from webhooks.errors import BrokerUnavailable
 from webhooks.observing import many
 from webhooks.observing.facts import Fact
@@ -72,8 +71,7 @@ def _tell(delivery_ids: Sequence[str], state: str, words: str) -> None:
 
 def _ask_to_tell(arguments: dict[str, Any]) -> None:
     try:
-        with told_apart(app):
-            Control(app).broadcast(COMMAND, arguments)  # Celery's own: ours loads what a worker needs
+        broker.broadcast(app, COMMAND, arguments)
     except BrokerUnavailable:
         _outage.failed()
     else:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from webhooks.celery import broker
 from webhooks.celery.app import app
-from webhooks.celery.faults import told_apart
 
 _SOON_S, _LATER_S = 1.0, 3.0
 
@@ -36,9 +36,9 @@ def look_at_workers(names: Sequence[str]) -> Mapping[str, Worker]:
 
 
 def _ask(names: Sequence[str], timeout_s: float) -> dict[str, Mapping[str, Any]]:
-    with told_apart(app):
-        replies = app.control.broadcast("consuming", reply=True, destination=list(names) or None, timeout=timeout_s)
-    return {name: answer for reply in replies or [] for name, answer in reply.items()}
+    named = list(names) or None
+    replies = broker.broadcast(app, "consuming", reply=True, destination=named, timeout=timeout_s)
+    return {name: answer for reply in replies for name, answer in reply.items()}
 
 
 def _worker(said: Mapping[str, Any]) -> Worker:
