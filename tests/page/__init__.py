@@ -1,1 +1,0 @@
-"""The dashboard: its pages, its API, and who may use them."""
