@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections.abc import Iterator
@@ -111,3 +112,20 @@ def test_an_outage_of_the_ledger_is_one_line(system: System, monkeypatch: pytest
     assert away.startswith("webhooks: the ledger cannot be used")
     assert away.endswith("; waiting for it")
     assert back == "webhooks: the ledger is back"
+
+
+def test_a_wish_to_end_that_was_swallowed_is_the_end_all_the_same(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the interrupt comes in a destructor: nobody hears of what is raised there."""
+    system.merchant("acme")
+    pressed: list[float] = []
+
+    def swallow(span: float) -> None:
+        pressed.append(span)
+        assert len(pressed) == 1, "it goes on"
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tail, "sleep", swallow)
+    assert run("tail").exit_code == 0

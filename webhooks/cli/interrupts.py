@@ -22,16 +22,23 @@ def held_back() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def ending_well() -> Iterator[None]:
-    """Let a wish to end be the end of the block: whoever only looks is not cut off from anything."""
+def ending_well() -> Iterator[threading.Event]:
+    """Let a wish to end be the end of the block: whoever only looks is not cut off from anything.
 
-    def told(*_: object) -> None:
+    It is told by the event as well: what is raised may come where nobody can hand it on, such as in a destructor.
+    """
+    wished = threading.Event()
+
+    def wish(*_: object) -> None:
+        wished.set()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, told)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(how, wish) for how in signals]
     try:
-        yield
+        yield wished
     except KeyboardInterrupt:
         return
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for how, handler in zip(signals, before, strict=True):
+            signal.signal(how, handler)

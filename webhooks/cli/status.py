@@ -50,8 +50,8 @@ def status(watch: float | None, json_: bool) -> None:
         else:
             click.echo("\n".join(_in_lines(answers, faults)))
         click.get_current_context().exit(1 if faults else 0)
-    with ending_well():
-        while True:
+    with ending_well() as wished:
+        while not wished.is_set():
             answers, faults = _look()
             _draw(answers, faults, json_)
             sleep(watch)

@@ -35,8 +35,8 @@ def tail(merchant_id: str | None, endpoint_id: str | None, failed: bool, since: 
     """
     following = Tail(parts.database(), Followed(merchant_id, endpoint_id, failed), since)
     away = False
-    with ending_well():
-        while True:
+    with ending_well() as wished:
+        while not wished.is_set():
             try:
                 with parts.database().within(_PATIENCE):
                     _print(following.news(), json_)
