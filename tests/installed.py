@@ -194,7 +194,7 @@ def running(installed: Installed, name: str, more: str, settings: Mapping[str, s
     with log.open("wb") as output:
         program = subprocess.Popen(
             ["sh", "-c", f"{PROGRAMS[name]} {more}"],
-            env={**installed.environment, **settings},
+            env={**installed.environment, **settings, "FLOWER_DB": str(installed.folder / "flower-state")},
             cwd=installed.empty,
             stdout=output,
             stderr=subprocess.STDOUT,
