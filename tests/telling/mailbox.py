@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from types import TracebackType
@@ -34,6 +33,7 @@ class Mailbox:
         self.said: list[str] = []  # in the clear
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -44,6 +44,7 @@ class Mailbox:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._closed.set()
         self._thread.join(10)
 
     def _serve(self) -> None:
@@ -56,9 +57,9 @@ class Mailbox:
 
     def _talk(self, connection: socket.socket) -> None:  # noqa: C901 - one line for each word
         if self._drips:
-            while True:
+            while not self._closed.is_set():
                 connection.sendall(b"2")
-                time.sleep(0.01)  # a byte at a time is what it is about
+                self._closed.wait(0.01)  # a byte at a time is what it is about
         secured = self._at_once
         if secured:
             assert self._tls

@@ -15,13 +15,10 @@ from webhooks.cli.names import DeliveryId, delivery_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table, progress, words
 from webhooks.cli.verdicts import conclude
 from webhooks.errors import NotPossible
-from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
-from webhooks.model import State
 from webhooks.operating import deliveries, looking
 from webhooks.operating.looking import Next
 from webhooks.operating.terminal import operator
-from webhooks.process.spans import in_words
 
 
 @click.group()
@@ -41,7 +38,7 @@ def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
         print_json([asdict(item) for item in page.items])
         return
     rows = [
-        (item.id, item.merchant_id, item.endpoint_id, item.type, standing(item), item.attempts, item.accepted_at)
+        (item.id, item.merchant_id, item.endpoint_id, item.type, item.standing(), item.attempts, item.accepted_at)
         for item in page.items
     ]
     title = f"the newest {limit} deliveries; there are more, see --limit" if page.next else f"{len(rows)} deliveries"
@@ -66,7 +63,7 @@ def find(text: str, limit: int, json_: bool) -> None:
     rows = [
         (
             *(each.delivery.id, each.field, each.delivery.merchant_id, each.delivery.endpoint_id, each.delivery.type),
-            *(standing(each.delivery), each.delivery.attempts, each.delivery.accepted_at),
+            *(each.delivery.standing(), each.delivery.attempts, each.delivery.accepted_at),
         )
         for each in found
     ]
@@ -86,7 +83,7 @@ def show(delivery_id: str, json_: bool) -> None:
         print_json({**facts, "next": asdict(trail.next), "note": found.note, **asdict(dealings), "journey": journey})
         return
     told = {name.replace("_", " "): value for name, value in facts.items()}
-    print_facts({**told, "state": standing(found.delivery), "next": _in_line(trail.next)})
+    print_facts({**told, "state": found.delivery.standing(), "next": _in_line(trail.next)})
     if found.note:
         click.echo(f"note: {found.note}")
     for note in dealings.notes:
@@ -196,19 +193,3 @@ def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int,
 def _in_line(coming: Next) -> str:
     at = f"{words(coming.at)}, in {words(coming.at - datetime.now(UTC))}: " if coming.at else ""
     return f"{coming.what}; {at}{coming.why}"
-
-
-def standing(item: DeliveryRow) -> str:
-    """Say a delivery's state with what it waits for."""
-    match item.state:
-        case State.FAILED:
-            return f"failed: {item.reason}"
-        case State.HELD:
-            return f"held for {item.held_for}"
-        case State.PENDING if item.sending_since:
-            return "pending: being sent"
-        case State.PENDING:
-            wait = item.due_at - datetime.now(UTC)
-            return f"pending: due in {in_words(wait)}" if wait.total_seconds() > 0 else "pending: due"
-        case state:
-            return str(state)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 import click
 
 from webhooks import parts
-from webhooks.cli.deliveries import standing
 from webhooks.cli.names import EndpointId
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
@@ -39,7 +38,7 @@ def show(event_id: str, body: bool, json_: bool) -> None:
     print_facts(facts)
     if found.unmatched:
         click.echo(f"no endpoint of {found.merchant_id} wanted it: it ended at once; see: webhooks endpoint list")
-    rows = [(way.id, way.endpoint_id, standing(way), way.attempts) for way in ways]
+    rows = [(way.id, way.endpoint_id, way.standing(), way.attempts) for way in ways]
     print_table(f"{len(rows)} deliveries", ["delivery", "endpoint", "state", "attempts"], rows)
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
+from webhooks.process.spans import in_words
 
 T = TypeVar("T")
 Cursor = TypeVar("Cursor", str, int)
@@ -46,6 +47,21 @@ class DeliveryRow:
     accepted_at: datetime
     expires_at: datetime
     finished_at: datetime | None
+
+    def standing(self) -> str:
+        """Say the state with what is waited for."""
+        match self.state:
+            case State.FAILED:
+                return f"failed: {self.reason}"
+            case State.HELD:
+                return f"held for {self.held_for}"
+            case State.PENDING if self.sending_since:
+                return "pending: being sent"
+            case State.PENDING:
+                wait = self.due_at - datetime.now(UTC)
+                return f"pending: due in {in_words(wait)}" if wait > timedelta() else "pending: due"
+            case state:
+                return str(state)
 
 
 @dataclass(frozen=True, slots=True)

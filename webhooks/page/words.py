@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 from flask import Flask, request
 from markupsafe import Markup
 
-from webhooks.ledger.rows import DeliveryRow
-from webhooks.model import State
 from webhooks.operating.looking import Next
 from webhooks.page import pictures, sessions
 from webhooks.process.spans import in_words
@@ -19,7 +17,7 @@ from webhooks.process.spans import in_words
 def teach(application: Flask) -> None:
     """Give an application's templates their words."""
     application.jinja_env.filters.update(
-        moment=moment, span=span, ago=ago, standing=standing, percent=percent, counted=counted, upcoming=upcoming
+        moment=moment, span=span, ago=ago, percent=percent, counted=counted, upcoming=upcoming
     )
     application.jinja_env.globals.update(
         visitor=sessions.visitor, form_token=sessions.form_token, link=link, here=here, pictures=pictures
@@ -49,22 +47,6 @@ def ago(value: datetime | None) -> str | Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S} UTC", text
     )
-
-
-def standing(item: DeliveryRow) -> str:
-    """Say a delivery's state with what it waits for."""
-    match item.state:
-        case State.FAILED:
-            return f"failed: {item.reason}"
-        case State.HELD:
-            return f"held for {item.held_for}"
-        case State.PENDING if item.sending_since:
-            return "pending: being sent"
-        case State.PENDING:
-            wait = item.due_at - datetime.now(UTC)
-            return f"pending: due in {in_words(wait)}" if wait > timedelta() else "pending: due"
-        case state:
-            return str(state)
 
 
 def _roughly(span: timedelta) -> str:
