@@ -35,12 +35,15 @@ def _serve_metrics(instance: Any, **_: Any) -> None:
 
 
 # What a worker's parts are made of: it is loaded here, and not while the first message waits.
-for _name in ("celery.countdowns", "celery.lookouts", "delivery", "gate.resilient", "ledger.backlog", "ledger.leases"):
-    import_module(f"webhooks.{_name}")
 for _name in (
+    "celery.countdowns",
+    "celery.lookouts",
+    "delivery",
+    "gate.resilient",
+    "ledger.backlog",
+    "ledger.leases",
     "ledger.pruning",
     "ledger.replays",
-    "ledger.tallying",
     "process.strangers",
     "release",
     "sweep",
