@@ -102,7 +102,7 @@ def views() -> Views:
     """Return the ledger as operators see it."""
     from webhooks.ledger.views import Views
 
-    return Views(database())
+    return Views(database(), recover_after=get_settings().recover_after)
 
 
 @once

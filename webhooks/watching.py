@@ -1,11 +1,9 @@
-"""What looks on beside the deliveries: how much there is, what waits, what a minute brought, who is to be told."""
+"""What looks on beside the deliveries: what a minute brought, what the sweep did last, who is to be told what."""
 
 from __future__ import annotations
 
 from webhooks import parts
 from webhooks.common import database, observers
-from webhooks.ledger.delays import Delays
-from webhooks.ledger.gauging import Gauging
 from webhooks.ledger.leases import Lease
 from webhooks.ledger.notices import Notices
 from webhooks.ledger.noticing import Noticing
@@ -16,18 +14,6 @@ from webhooks.settings import get_settings
 from webhooks.telling import recipients
 from webhooks.telling.recipients import Recipient
 from webhooks.telling.teller import TELLING, Teller, TellingRules
-
-
-@once
-def delays() -> Delays:
-    """Return what tells what waits, and since when."""
-    return Delays(database())
-
-
-@once
-def gauging() -> Gauging:
-    """Return the ledger as it is measured."""
-    return Gauging(database(), recover_after=get_settings().recover_after)
 
 
 @once

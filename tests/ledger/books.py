@@ -35,7 +35,7 @@ class Books:
         self.backlog = Backlog(database, recover_after=RECOVER_AFTER)
         self.merchants = Endpoints(database, cipher)
         self.replays = Replays(database, max_age=max_age)
-        self.views = Views(database)
+        self.views = Views(database, recover_after=RECOVER_AFTER)
         self.tallying = Tallying(database)
         self.desk = Desk(database)
         self.pruning = Pruning(database, keep_delivered=timedelta(days=30), keep_failed=timedelta(days=180))

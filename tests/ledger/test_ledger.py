@@ -13,7 +13,7 @@ from tests.ledger.books import RECOVER_AFTER, Books
 from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
 from webhooks.ledger.backlog import HeldEndpoints
-from webhooks.ledger.counting import Holding
+from webhooks.ledger.holding import Holding
 from webhooks.model import NO_LIMITS, Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
 

@@ -48,9 +48,9 @@ def test_what_is_overdue(system: System, acme: str) -> None:
     system.merchant(acme)
     for number, hours in ((1, 2), (2, 1), (3, -1)):
         message = accept({**EVENT, "id": f"{acme}-{number}", "merchant_id": acme})
-        system.sql(  # the sweep does not look at them
-            "UPDATE deliveries SET due_at = now() - :hours * interval '1 hour', sweep_at = now() + interval '1 hour'"
-            " WHERE id = :id",
+        system.sql(  # the sweep does not look at them, as if their messages were on their way
+            "UPDATE deliveries SET due_at = now() - :hours * interval '1 hour',"
+            " sweep_at = now() + interval '29 seconds' WHERE id = :id",
             id=message.id,
             hours=hours,
         )

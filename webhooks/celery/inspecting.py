@@ -46,8 +46,7 @@ def held(most: int = 10) -> dict[str, Any]:
         "held": sum(by_cause.values()),
         "held_for": {cause.value: number for cause, number in by_cause.items()},
         "endpoints": [
-            {name: plain(value) for name, value in asdict(heap).items()}
-            for heap in watching.delays().holding_most(most)
+            {name: plain(value) for name, value in asdict(heap).items()} for heap in parts.views().holding_most(most)
         ],
     }
 
@@ -57,18 +56,17 @@ def held(most: int = 10) -> dict[str, Any]:
 def overdue(most: int = 10) -> dict[str, Any]:
     """Show the N deliveries that are longest past their due time, and since when; 10 unless told."""
     _check(most)
-    found, now = watching.delays().overdue(most), parts.views().now()
     return {
         "overdue": [
             {
-                "id": each.id,
+                "id": each.delivery_id,
                 "merchant_id": each.merchant_id,
                 "type": each.type,
                 "attempts": each.attempts,
                 "due_at": plain(each.due_at),
-                "overdue_s": plain(now - each.due_at),
+                "overdue_s": plain(each.span),
             }
-            for each in found
+            for each in parts.views().overdue(most)
         ]
     }
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
-from sqlalchemy import Row, case, func, select, text
+from sqlalchemy import Integer, Interval, and_, func, literal_column, select, text
 
-from webhooks.ledger.endpoints import unknown
-from webhooks.ledger.shown import THE_ID, Reads
-from webhooks.ledger.statements import HAS_ADDRESS, HOLDING
-from webhooks.ledger.tables import deliveries, endpoints
-from webhooks.ledger.transitions import HELD, NOW, WAITING
+from webhooks.ledger.database import Database
+from webhooks.ledger.failures import OPEN
+from webhooks.ledger.holding import Holder, Holds, Pile
+from webhooks.ledger.tables import deliveries
+from webhooks.ledger.transitions import NOW, WAITING, the
 from webhooks.model import HeldFor, Reason, State
 
+LATE = timedelta(minutes=1)  # past its due time, before a delivery counts as overdue
 MOST_COUNTED = 20_000  # rows of a table that are counted one by one; how many there are beyond is an estimate
 MOST_HOLDERS = 20
 
@@ -31,79 +31,41 @@ _FAILED = (
     .where(deliveries.c.state == State.FAILED)
     .group_by(deliveries.c.reason)
 )
+_MONEY_FAILED = select(_NUMBER).where(OPEN, deliveries.c.money)
 _FIRST_ROWS = select(_NUMBER).select_from(select(deliveries.c.id).limit(MOST_COUNTED + 1).subquery())
 # What the planner thinks, which knows how the table has grown since it was looked at last.
 _ESTIMATE = text("EXPLAIN (FORMAT JSON) SELECT FROM deliveries")
+# The server's own count of the rows that ever came into the table, those of transactions that were taken back as well.
+_ACCEPTED = select(func.pg_stat_get_tuples_inserted(literal_column("'events'::regclass")).label("number"))
 
-_BY_CAUSE = select(deliveries.c.held_for, _NUMBER).where(HELD).group_by(deliveries.c.held_for)
-_OF_MERCHANT, _AT_ENDPOINT = (_BY_CAUSE.where(deliveries.c[name] == THE_ID) for name in ("merchant_id", "endpoint_id"))
-
-_HAS_ANY = select(deliveries.c.id).where(deliveries.c.merchant_id == THE_ID).limit(1)
-_REGISTERED = select(HAS_ADDRESS.label("has_address"), endpoints.c.paused_at).where(
-    endpoints.c.id == THE_ID, endpoints.c.removed_at.is_(None)
-)
-
-_IS_DEFAULT = endpoints.c.id == endpoints.c.merchant_id
-_IS_STRANGE = endpoints.c.id.is_(None) | (_IS_DEFAULT & endpoints.c.removed_at.is_not(None))
-_STRANGERS = (
-    select(HOLDING.c.endpoint_id)
-    .outerjoin(endpoints, endpoints.c.id == HOLDING.c.endpoint_id)
-    .where(_IS_STRANGE)
-    .order_by(HOLDING.c.endpoint_id)
-)
-
-_IS_OVER = case(
-    (deliveries.c.held_for == HeldFor.OPERATOR, endpoints.c.paused_at.is_(None)),
-    (deliveries.c.held_for == HeldFor.ADDRESS, HAS_ADDRESS & endpoints.c.paused_at.is_(None)),
-    else_=False,
-)
-_LET_GO = (
-    select(deliveries.c.held_for, _NUMBER)
-    .join(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-    .where(HELD, _IS_OVER)
-    .group_by(deliveries.c.held_for)
-)
-
-_HOLDERS = (
-    select(deliveries.c.merchant_id, _NUMBER, func.bool_or(_IS_STRANGE).label("strange"))
-    .outerjoin(endpoints, endpoints.c.id == deliveries.c.endpoint_id)
-    .where(HELD)
-    .group_by(deliveries.c.merchant_id)
-    .order_by(_NUMBER.desc(), deliveries.c.merchant_id)
-    .limit(MOST_HOLDERS)
-)
-
-_MOST_OVERDUE = (
-    select(deliveries.c.id, (NOW - deliveries.c.due_at).label("overdue"))
-    .where(WAITING, deliveries.c.due_at < NOW)
+# Whatever is due has a moment for the sweep that is not further ahead: by that the index leaves out what is far.
+_IS_DUE = and_(WAITING, deliveries.c.due_at < NOW, deliveries.c.sweep_at < NOW + the("recover_after", Interval))
+_SPAN = NOW - deliveries.c.due_at
+_OVERDUE = select(
+    func.count().filter(deliveries.c.due_at < NOW - LATE).label("number"), func.max(_SPAN).label("oldest")
+).where(_IS_DUE)
+_LONGEST = (
+    select(
+        deliveries.c.id.label("delivery_id"),
+        *deliveries.c["merchant_id", "type", "attempts", "due_at"],
+        _SPAN.label("span"),
+    )
+    .where(_IS_DUE)
     .order_by(deliveries.c.due_at)
-    .limit(1)
+    .limit(the("most", Integer))
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """How many deliveries an endpoint has held, and what keeps all of them whatever its breaker says."""
-
-    number: int
-    stay_for: HeldFor | None
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A delivery that should have been sent, and for how long."""
+    """A delivery that should have been sent, when, and for how long that has been so."""
 
     delivery_id: str
-    span: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A merchant that holds deliveries; one that is not registered has no address to send them to."""
-
     merchant_id: str
-    number: int
-    registered: bool
+    type: str
+    attempts: int
+    due_at: datetime
+    span: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +101,27 @@ class Standing:
         }
 
 
-class Counts(Reads):
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """How much there is of what somebody should know about, as it is measured.
+
+    `overdue` by more than LATE; `oldest` is the longest time past a due time. `money_failed` are on the desk.
+    `accepted` counts events since the server began to count, about.
+    """
+
+    held: Mapping[HeldFor, Pile]
+    overdue: int
+    oldest: timedelta
+    money_failed: int
+    accepted: int
+
+
+class Counts(Holds):
     """The ledger's numbers as operators see them."""
+
+    def __init__(self, database: Database, *, recover_after: timedelta) -> None:
+        super().__init__(database)
+        self._recover_after = recover_after
 
     def standing(self) -> Standing:
         """Return how all deliveries stand, without a look at what is delivered."""
@@ -157,9 +138,20 @@ class Counts(Reads):
             total=total,
             delivered=total - unfinished,
             is_about=is_about,
-            most_overdue=self.most_overdue(),
-            holders=[Holder(row.merchant_id, row.number, not row.strange) for row in self._rows(_HOLDERS)],
+            most_overdue=next(iter(self.overdue(1)), None),
+            holders=self.holders(MOST_HOLDERS),
             unregistered=self.unregistered(),
+        )
+
+    def stock(self) -> Stock:
+        """Return how much there is of what somebody should know about."""
+        (due,) = self._rows(_OVERDUE, the_recover_after=self._recover_after)
+        return Stock(
+            held=self.piles(),
+            overdue=due.number,
+            oldest=due.oldest or timedelta(),
+            money_failed=self._rows(_MONEY_FAILED)[0].number,
+            accepted=self._rows(_ACCEPTED)[0].number,
         )
 
     def _total(self, at_least: int) -> tuple[int, bool]:
@@ -179,42 +171,7 @@ class Counts(Reads):
         total, _ = self._total(sum(unfinished.values()))
         return {**unfinished, State.DELIVERED: total - sum(unfinished.values())}
 
-    def count_held(self, merchant_id: str | None = None) -> Mapping[HeldFor, int]:
-        """Return how many deliveries are held for what, of one merchant or of all."""
-        if merchant_id is None:
-            return _by_cause(self._rows(_BY_CAUSE))
-        return _by_cause(self._of(_OF_MERCHANT, merchant_id))
-
-    def count_held_at(self, endpoint_id: str) -> Mapping[HeldFor, int]:
-        """Return how many deliveries to an endpoint are held for what."""
-        return _by_cause(self._of(_AT_ENDPOINT, endpoint_id))
-
-    def holding(self, endpoint_id: str) -> Holding:
-        """Return what an endpoint has held. Raises NotPossible for one nobody has heard of.
-
-        That is one which is not registered, and has no delivery.
-        """
-        found = self._of(_REGISTERED, endpoint_id)
-        if not found and not self._of(_HAS_ANY, endpoint_id):
-            raise unknown(endpoint_id)
-        number = sum(self.count_held_at(endpoint_id).values())
-        if not found or not found[0].has_address:
-            return Holding(number, HeldFor.ADDRESS)
-        return Holding(number, HeldFor.OPERATOR if found[0].paused_at else None)
-
-    def unregistered(self) -> Sequence[str]:
-        """Return the merchants that hold deliveries and are not registered, by id; each costs one index entry."""
-        return [row.endpoint_id for row in self._rows(_STRANGERS)]
-
-    def count_let_go(self) -> Mapping[HeldFor, int]:
-        """Return how many held deliveries are held for what is over by now: the next sweep lets them go."""
-        return _by_cause(self._rows(_LET_GO))
-
-    def most_overdue(self) -> Overdue | None:
-        """Return the pending delivery that is longest past its due time; None when none is."""
-        rows = self._rows(_MOST_OVERDUE)
-        return Overdue(rows[0].id, rows[0].overdue) if rows else None
-
-
-def _by_cause(rows: Sequence[Row[Any]]) -> Mapping[HeldFor, int]:
-    return {HeldFor(row.held_for): row.number for row in rows}
+    def overdue(self, most: int) -> Sequence[Overdue]:
+        """Return the pending deliveries that are longest past their due time and not being sent, the longest first."""
+        rows = self._rows(_LONGEST, the_most=most, the_recover_after=self._recover_after)
+        return [Overdue(**row._asdict()) for row in rows]

@@ -9,13 +9,15 @@ from datetime import timedelta
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from webhooks import parts, watching
+from webhooks import parts
 from webhooks.celery.app import DELIVERIES, SLOW, SWEEP
-from webhooks.ledger.gauging import Stock
+from webhooks.ledger.counting import Stock
+from webhooks.ledger.holding import Heap, Pile
 from webhooks.model import HeldFor
 from webhooks.settings import get_settings
 
 _SHORT = timedelta(seconds=3)  # for what costs next to nothing
+_LONG = timedelta(seconds=5)
 
 
 def of_ledger() -> Sequence[Metric]:
@@ -29,7 +31,9 @@ def of_ledger() -> Sequence[Metric]:
 
 def of_backlog() -> Sequence[Metric]:
     """Count what waits and what needs a person."""
-    return list(_stock(watching.gauging().stock(most=get_settings().metrics_top)))
+    views, most = parts.views(), get_settings().metrics_top
+    with parts.database().within(_LONG):
+        return list(_stock(views.stock(), views.holding_most(most) if most else ()))
 
 
 def of_gate() -> Sequence[Metric]:
@@ -44,14 +48,16 @@ def of_broker() -> Sequence[Metric]:
     return [_gauges("queue_depth", "Messages that wait in a queue.", "queue", depths)]
 
 
-def _stock(stock: Stock) -> Iterable[Metric]:
-    none = dict.fromkeys(map(str, HeldFor), 0)
-    held, endpoints = ({**none, **{str(cause): n for cause, n in of.items()}} for of in (stock.held, stock.endpoints))
+def _stock(stock: Stock, most_held: Sequence[Heap]) -> Iterable[Metric]:
+    piles = {str(cause): stock.held.get(cause, Pile(0, 0)) for cause in HeldFor}
+    held = {cause: pile.number for cause, pile in piles.items()}
+    endpoints = {cause: pile.endpoints for cause, pile in piles.items()}
     yield _gauges("held_deliveries", "Deliveries that are held.", "held_for", held)
     yield _gauges("holding_endpoints", "Endpoints that have held deliveries.", "held_for", endpoints)
-    if stock.most_held:
+    if most_held:
         most = "Held deliveries of the endpoints that have most (WEBHOOKS_METRICS_TOP)."
-        yield _gauges("held_deliveries_of_endpoint", most, "endpoint", stock.most_held)
+        heaps = {heap.endpoint_id: heap.number for heap in most_held}
+        yield _gauges("held_deliveries_of_endpoint", most, "endpoint", heaps)
     yield _gauge("overdue_deliveries", "Deliveries that nobody has sent a minute after their due time.", stock.overdue)
     oldest_s = stock.oldest.total_seconds()
     yield _gauge("overdue_oldest_seconds", "How long the oldest unsent delivery is past its due time.", oldest_s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from webhooks import parts
 from webhooks.accepting.reading import is_of_an_endpoint
 from webhooks.gate.values import Breaker
-from webhooks.ledger.counting import Holding
+from webhooks.ledger.holding import Holding
 from webhooks.model import HeldFor, Operator
 
 

@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from tests import courier
 from tests.system import System
-from webhooks import parts, watching
-from webhooks.ledger import gauging
+from webhooks import parts
+from webhooks.ledger import counting, holding
+from webhooks.ledger.holding import Pile
 from webhooks.model import HeldFor
 
 KYC = {"type": "kyc.status_changed"}
@@ -35,8 +36,8 @@ def accept(merchant_id: str, *ids: str, **event: str) -> None:
 
 def test_an_empty_ledger_has_nothing_to_tell(system: System) -> None:
     """And no question fails for it."""
-    stock = watching.gauging().stock(most=3)
-    assert (stock.held, stock.endpoints, stock.most_held) == ({}, {}, {})
+    stock = parts.views().stock()
+    assert (stock.held, parts.views().holding_most(3), parts.views().holders(3)) == ({}, [], [])
     assert (stock.overdue, stock.oldest, stock.money_failed) == (0, timedelta(), 0)
 
 
@@ -48,10 +49,8 @@ def test_held_ones_are_counted_by_cause_with_their_endpoints(system: System) -> 
     hold = "UPDATE deliveries SET state = 'held', held_for = :cause, sweep_at = NULL WHERE id = ANY(:ids)"
     system.sql(hold, cause="breaker", ids=["a-1", "a-2", "o-1"])
     system.sql(hold, cause="lane", ids=["a-3"])
-    stock = watching.gauging().stock(most=1)
-    assert stock.held == {HeldFor.BREAKER: 3, HeldFor.LANE: 1}
-    assert stock.endpoints == {HeldFor.BREAKER: 2, HeldFor.LANE: 1}
-    assert stock.most_held == {"acme": 3}
+    assert parts.views().stock().held == {HeldFor.BREAKER: Pile(3, endpoints=2), HeldFor.LANE: Pile(1, endpoints=1)}
+    assert [(heap.endpoint_id, heap.number) for heap in parts.views().holding_most(1)] == [("acme", 3)]
 
 
 def test_overdue_is_what_should_have_been_sent(system: System) -> None:
@@ -64,7 +63,7 @@ def test_overdue_is_what_should_have_been_sent(system: System) -> None:
     system.sql("UPDATE deliveries SET sweep_at = now() + interval '29 seconds' WHERE id = 'older'")  # its message waits
     system.sql("UPDATE deliveries SET sending_since = now() WHERE id = 'sent'")
     system.sql("UPDATE deliveries SET state = 'held', held_for = 'lane', sweep_at = NULL WHERE id = 'held'")
-    stock = watching.gauging().stock()
+    stock = parts.views().stock()
     assert stock.overdue == 2
     assert 300 <= stock.oldest.total_seconds() < 360
 
@@ -87,26 +86,26 @@ def test_failed_money_needs_a_person_until_it_is_dealt_with(
     system.sql("UPDATE deliveries SET state = 'failed', reason = 'expired', finished_at = now(), sweep_at = NULL")
     if change:
         system.sql(f"UPDATE deliveries SET {change}")
-    assert watching.gauging().stock().money_failed == counted
+    assert parts.views().stock().money_failed == counted
 
 
 def test_a_replay_takes_away_what_needed_a_person(system: System) -> None:
     """It is held again, and on its way."""
     accept("acme", "evt-1", **PAID)
     system.sql("UPDATE deliveries SET state = 'failed', reason = 'expired', finished_at = now(), sweep_at = NULL")
-    assert watching.gauging().stock().money_failed == 1
+    assert parts.views().stock().money_failed == 1
     system.sql("UPDATE deliveries SET state = 'held', held_for = 'replay', reason = NULL, finished_at = NULL")
-    assert watching.gauging().stock().money_failed == 0
+    assert parts.views().stock().money_failed == 0
 
 
 def test_accepted_events_are_counted_by_the_server(system: System) -> None:
     """Without a scan of what there is."""
-    before = watching.gauging().stock().accepted
+    before = parts.views().stock().accepted
     # More deliveries than events, as those of merchants with several endpoints have.
     system.sql(_FILLED, first=1, last=5, state="delivered", reason=None, sweep=None, ago=1)
     accept("acme", *(f"evt-{number}" for number in range(7)))
     system.wait_until(
-        lambda: system.sql("SELECT pg_stat_force_next_flush()") and watching.gauging().stock().accepted - before == 7,
+        lambda: system.sql("SELECT pg_stat_force_next_flush()") and parts.views().stock().accepted - before == 7,
         "the server has counted seven",
     )
 
@@ -114,10 +113,12 @@ def test_accepted_events_are_counted_by_the_server(system: System) -> None:
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (gauging._OVERDUE, r"deliveries_to_sweep .*\n.*Index Cond: \(sweep_at"),
-        (gauging._MONEY_FAILED, "deliveries_(on_desk|failed)"),
-        (gauging._MOST_HELD, "deliveries_(held|to_probe)"),
-        (gauging._HELD, "deliveries_(held|to_probe)"),
+        (counting._OVERDUE, r"deliveries_to_sweep .*\n.*Index Cond: \(sweep_at"),
+        (counting._LONGEST, r"deliveries_to_sweep .*\n.*Index Cond: \(sweep_at"),
+        (counting._MONEY_FAILED, "deliveries_(on_desk|failed)"),
+        (holding._BY_CAUSE, "deliveries_(held|to_probe)"),
+        (holding._ENDPOINTS, "deliveries_(held|to_probe)"),
+        (holding._MERCHANTS, "deliveries_(held|to_probe)"),
     ],
 )
 def test_each_number_is_read_by_an_index(system: System, statement: object, index: str) -> None:
