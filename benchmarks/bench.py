@@ -31,7 +31,7 @@ from webhooks.ledger import schema
 from webhooks.model import Changes
 
 HEALTHY, SICK = 700, 300  # how many merchants there are
-_TABLES = "deliveries, events, event_keys, attempts, claims, tallies"
+_TABLES = "deliveries, events, event_keys, attempts, claims, tallies, notices"
 # In this process alone: one failure opens a breaker, for long. The workers have the rules' own numbers.
 _TO_PAUSE = {
     "WEBHOOKS_BREAKER_MIN_ATTEMPTS": "1",

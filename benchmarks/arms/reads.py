@@ -7,11 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from benchmarks.arms.faces import faces
 from benchmarks.bench import Bench
 from benchmarks.crowd import RARE_ANSWER, RARE_TYPE, Crowd, fill
 from benchmarks.figures import Row
 from webhooks import parts, watching
+from webhooks.common import database
+from webhooks.ledger.desk import OnDesk
+from webhooks.ledger.noticing import Noticing
 from webhooks.ledger.replays import Replays
+from webhooks.ledger.tailing import Followed, Tail
 from webhooks.ledger.tallying import Tallying
 from webhooks.ledger.views import Views, Wanted
 from webhooks.model import HeldFor, Reason, State
@@ -46,7 +51,8 @@ _LISTS: Mapping[str, Wanted] = {
 
 
 def asked(views: Views, replays: Replays, tallying: Tallying) -> Mapping[str, Callable[[], object]]:
-    """Return every read by its name."""
+    """Return every read by its name, and the statements by which notices are found."""
+    desk, noticing = parts.desk(), Noticing(database())
     lists: dict[str, Callable[[], object]] = {
         f"list: {name}": lambda wanted=wanted: views.deliveries(wanted, _PAGE)  # type: ignore[misc]
         for name, wanted in _LISTS.items()
@@ -65,7 +71,18 @@ def asked(views: Views, replays: Replays, tallying: Tallying) -> Mapping[str, Ca
         "show": lambda: (views.delivery(some.id), views.event(some.event_id), views.of_event(some.event_id)),
         "standing": views.standing,
         "by state": views.count_by_state,
+        "stock": views.stock,
         "let go": views.count_let_go,
+        "the merchants that hold most": lambda: views.holders(20),
+        "the endpoints that hold most": lambda: views.holding_most(20),
+        "overdue": lambda: views.overdue(20),
+        "desk: numbers": desk.numbers,
+        "desk: groups": desk.groups,
+        "desk: all": lambda: desk.deliveries(OnDesk(), _PAGE),
+        "desk: a large merchant's": lambda: desk.deliveries(OnDesk(merchant_id=_LARGE), _PAGE),
+        "tail: the last hour": lambda: list(
+            Tail(database(), Followed(), datetime.now(UTC) - timedelta(hours=1)).news()
+        ),
         "unregistered": views.unregistered,
         "pace": views.pace,
         "performance: endpoint": lambda: views.performance_at(_LARGE),
@@ -77,6 +94,11 @@ def asked(views: Views, replays: Replays, tallying: Tallying) -> Mapping[str, Ca
             Wanted(type="refund.completed"), again=False, finished_before=datetime.now(UTC)
         ),
         "tally (a chore)": tallying.tally,
+        "notices: failed money (a chore)": noticing.failed,
+        "notices: opened breakers (a chore)": lambda: noticing.opened(dict.fromkeys([_LARGE, _NAMED])),
+        "notices: only these open (a chore)": lambda: noticing.only_open([_LARGE, _NAMED]),
+        "notices: ripe (a chore)": lambda: noticing.ripen(timedelta()),
+        "notices: gone (a chore)": lambda: noticing.gone([_LARGE, _NAMED]),
     }
 
 
@@ -100,7 +122,7 @@ def reads(bench: Bench) -> list[Row]:
     bench.reset()
     fill(bench.environment["WEBHOOKS_DATABASE_URL"], Crowd())
     try:
-        return timed(parts.views(), parts.replays(), watching.tallying())
+        return timed(parts.views(), parts.replays(), watching.tallying()) + faces(bench)
     finally:
         bench.sql("DELETE FROM endpoints WHERE merchant_id LIKE 'crowd-%'")
         bench.reset()

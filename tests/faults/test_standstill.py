@@ -321,3 +321,18 @@ def test_beat_says_once_that_the_broker_is_away(system: System, caplog: pytest.L
     assert caplog.text.count("broker.away") == caplog.text.count("broker.back") == 1
     assert "Traceback" not in caplog.text
     scheduler.close()
+
+
+def test_nobody_is_waited_for_once_all_workers_have_answered(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker knows how many hear a question; that of a frozen worker is waited for, as long as was said."""
+    monkeypatch.setattr(workers, "_SOON_S", 3600.0)
+    for name in ("first", "second"):
+        system.stage.worker(name)
+    seen: list[list[str]] = []
+    threading.Thread(target=lambda: seen.append(list(workers.look_at_workers(()))), daemon=True).start()
+    system.wait_until(lambda: seen, "the workers have answered")
+    assert [name.partition("@")[0] for name in seen[0]] == ["first", "second"]
+    monkeypatch.setattr(workers, "_SOON_S", 0.3)
+    system.stage.programs[-1].send(Signals.SIGSTOP)
+    assert [name.partition("@")[0] for name in workers.look_at_workers(())] == ["first"]
+    system.stage.programs[-1].stop(Signals.SIGKILL)

@@ -10,6 +10,7 @@ from typing import Any
 
 from celery import Celery
 from celery.app.control import Control
+from kombu.utils.json import dumps
 
 from webhooks.celery.app import SWEEP
 from webhooks.celery.faults import told_apart
@@ -37,15 +38,49 @@ def has_beat(app: Celery, host: str) -> bool:
         return sign is not None
 
 
-def broadcast(
-    app: Celery, command: str, arguments: dict[str, Any] | None = None, **options: Any
-) -> Sequence[Mapping[str, Any]]:
-    """Send a remote command to workers; return what they answer, if that is wanted. Raises BrokerUnavailable.
+def broadcast(app: Celery, command: str, arguments: dict[str, Any]) -> None:
+    """Send a remote command to all workers. Raises BrokerUnavailable.
 
     It goes by Celery's own control, since the application's loads what a worker needs.
     """
     with told_apart(app):
-        return Control(app).broadcast(command, arguments, **options) or ()
+        Control(app).broadcast(command, arguments)
+
+
+def ask(app: Celery, command: str, names: Sequence[str], *, patience_s: float) -> Sequence[Mapping[str, Any]]:
+    """Send a remote command to some workers, or all; return what they answer. Raises BrokerUnavailable.
+
+    It ends with the last answer, or once `patience_s` seconds have passed since the one before.
+    """
+    with channel_to(app, fresh=True) as channel:
+        mailbox = Control(app).mailbox(channel.connection.client)
+        mailbox.producer_pool = None  # the question goes by this channel, too
+        limit = None if names else _Listeners(channel)
+        options = {"reply": True, "timeout": patience_s, "limit": limit, "channel": channel}
+        say = mailbox._broadcast  # noqa: SLF001 - as Celery does
+        answers: Sequence[Mapping[str, Any]] = say(command, destination=list(names) or None, **options)
+        return answers
+
+
+class _Listeners:
+    """How many have heard what a channel told all: Redis says so, and kombu, which would wait for more, does not ask.
+
+    Kombu looks at the limit of answers once its question is out.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._number = 0
+        channel._put_fanout = self._tell  # noqa: SLF001 - by which it tells all
+
+    def _tell(self, exchange: str, message: Mapping[str, Any], routing_key: str, **_options: Any) -> None:
+        text = dumps(message)  # type: ignore[no-untyped-call]
+        topics = self._channel._get_publish_topics(exchange, routing_key)  # noqa: SLF001 - kombu's own names for them
+        with self._channel.conn_or_acquire() as client:
+            self._number = sum(client.publish(topic, text) for topic in topics)
+
+    def __index__(self) -> int:
+        return self._number
 
 
 def _beat_of(host: str) -> str:

@@ -36,8 +36,7 @@ def look_at_workers(names: Sequence[str]) -> Mapping[str, Worker]:
 
 
 def _ask(names: Sequence[str], timeout_s: float) -> dict[str, Mapping[str, Any]]:
-    named = list(names) or None
-    replies = broker.broadcast(app, "consuming", reply=True, destination=named, timeout=timeout_s)
+    replies = broker.ask(app, "consuming", names, patience_s=timeout_s)
     return {name: answer for reply in replies for name, answer in reply.items()}
 
 
