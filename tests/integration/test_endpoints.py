@@ -361,6 +361,8 @@ def test_lists_and_facts_say_what_is_set(acme: System) -> None:
     assert [item["id"] for item in done("endpoint", "list")] == ["acme", "ep_more", "other"]
     assert [item["id"] for item in done("endpoint", "list", "--merchant", "acme")] == ["acme", "ep_more"]
     assert done("endpoint", "list", "--merchant", "nobody") == []
+    assert run("endpoint", "list", "--limit", "2").stdout.endswith("the next ones: --after ep_more\n")
+    assert [item["id"] for item in done("endpoint", "list", "--after", "ep_more")] == ["other"]
     shown = run("endpoint", "show", "ep_more").stdout.splitlines()
     facts = {name.strip(): value.strip() for name, _, value in (line.partition("  ") for line in shown)}
     said = {"lane": "3", "rate": "0.5", "types": "kyc.*", "headers": "X-Key", "held": "none"}

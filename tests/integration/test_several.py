@@ -86,8 +86,8 @@ def test_merchants_are_listed_whatever_endpoints_they_have() -> None:
     listed = done("merchant", "list")
     assert [(each["id"], each["registered"], each.get("endpoints")) for each in listed] == [
         ("acme", True, ["ep_a", "ep_b"]),
-        ("one", True, None),
         ("named", True, ["ep_m", "ep_n"]),
+        ("one", True, None),
     ]
     table = run("merchant", "list").stdout
     assert table.startswith("3 merchants")
@@ -99,6 +99,19 @@ def test_merchants_are_listed_whatever_endpoints_they_have() -> None:
     done("merchant", "pause", "named")
     rows = [line.split("│") for line in run("merchant", "list").stdout.splitlines() if line.startswith("│")]
     assert {row[1].strip(): row[4].strip() for row in rows} == {"acme": "partly", "one": "no", "named": "yes"}
+
+
+@pytest.mark.usefixtures("merchants")
+def test_a_long_list_of_merchants_is_told_in_pieces() -> None:
+    """A merchant is never cut in two; who is not registered comes behind the last one."""
+    parts.ledger().hold(accept_all({"type": "kyc.x", "merchant_id": "zoe"})["zoe"], HeldFor.ADDRESS)
+    first = run("merchant", "list", "--limit", "2").stdout
+    assert first.startswith("the next 2 merchants")
+    assert first.endswith("the next ones: --after named\n")
+    assert "zoe" not in first
+    rest = ["merchant", "list", "--limit", "2", "--after", "named"]
+    assert run(*rest).stdout.startswith("1 merchants")
+    assert [(each["id"], each["registered"]) for each in done(*rest)] == [("one", True), ("zoe", False)]
 
 
 @pytest.mark.usefixtures("merchants")

@@ -99,11 +99,11 @@ def narrowed_by_state(command: _Command) -> _Command:
     return _with(_WHERE, command)
 
 
-def paged(what: str) -> Callable[[_Command], _Command]:
-    """Add how long a list may be, and the cursor with which it goes on."""
+def paged(what: str, usual: int = 50) -> Callable[[_Command], _Command]:
+    """Add how long a list may be, `usual` where nothing is said, and the cursor with which it goes on."""
     options = [
         click.option(
-            "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most."
+            "--limit", type=click.IntRange(1, 10_000), default=usual, show_default=True, help="How many at most."
         ),
         click.option("--after", metavar=what, help="Go on behind this one, with the same options."),
     ]

@@ -10,6 +10,7 @@ import click
 from webhooks import parts
 from webhooks.cli import changing, looks
 from webhooks.cli.changing import why_option
+from webhooks.cli.choosing import paged
 from webhooks.cli.names import MerchantId, endpoint_argument, merchant_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
@@ -158,12 +159,13 @@ def _print_pinged(pinged: Pinged) -> None:
 
 @endpoint.command("list")
 @click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's.")
+@paged("ID", usual=200)
 @as_json
-def list_(merchant_id: str | None, json_: bool) -> None:
+def list_(merchant_id: str | None, limit: int, after: str | None, json_: bool) -> None:
     """List endpoints, default ones and others."""
-    found = parts.endpoints().all() if merchant_id is None else parts.endpoints().of(merchant_id)
+    page = parts.endpoints().some(limit, after, merchant_id)
     if json_:
-        print_json([asdict(item) for item in found])
+        print_json([asdict(item) for item in page.items])
         return
     rows = [
         (
@@ -176,10 +178,12 @@ def list_(merchant_id: str | None, json_: bool) -> None:
             item.paused_at is not None,
             item.note,
         )
-        for item in found
+        for item in page.items
     ]
     columns = ["endpoint", "merchant", "address", "types", "lane", "rate", "paused", "note"]
-    print_table(f"{len(rows)} endpoints", columns, rows)
+    print_table(f"the next {limit} endpoints" if page.next else f"{len(rows)} endpoints", columns, rows)
+    if page.next:
+        click.echo(f"the next ones: --after {page.next}")
 
 
 @endpoint.command("show")

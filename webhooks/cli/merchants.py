@@ -11,6 +11,7 @@ import click
 from webhooks import parts
 from webhooks.cli import changing, looks
 from webhooks.cli.changing import why_option
+from webhooks.cli.choosing import paged
 from webhooks.cli.names import merchant_argument
 from webhooks.cli.output import as_json, print_json, print_table
 from webhooks.ledger.endpoints import unknown
@@ -92,32 +93,30 @@ def _others(merchant_id: str, found: Sequence[Endpoint]) -> list[str]:
 
 
 @merchant.command("list")
+@paged("MERCHANT", usual=200)
 @as_json
-def list_(json_: bool) -> None:
-    """List the registered merchants, and those that hold deliveries and are not registered."""
-    merchants = _by_merchant(parts.endpoints().all())
-    strangers = parts.views().unregistered()
+def list_(limit: int, after: str | None, json_: bool) -> None:
+    """List the registered merchants, and behind the last of them those that hold deliveries and are not registered."""
+    page = parts.endpoints().of_some(limit, after)
+    merchants = {found[0].merchant_id: found for found in page.items}
+    strangers = [] if page.next else parts.views().unregistered()
     if json_:
         registered = [{**_told(*each), "registered": True} for each in merchants.items()]
-        others = [{**_told(each, []), "registered": False} for each in strangers if each not in merchants]
+        known = {each.merchant_id for each in parts.endpoints().of(*strangers)}
+        others = [{**_told(each, []), "registered": False} for each in strangers if each not in known]
         print_json([*registered, *others])
         return
     told = [(_told(*each), _paused(each[1])) for each in merchants.items()]
     rows = [(each["id"], each["url"], each["has_secret"], paused, each["updated_at"]) for each, paused in told]
-    print_table(f"{len(rows)} merchants", ["merchant", "address", "secret", "paused", "changed"], rows)
+    title = f"the next {limit} merchants" if page.next else f"{len(rows)} merchants"
+    print_table(title, ["merchant", "address", "secret", "paused", "changed"], rows)
     for merchant_id, further in ((each, _others(each, found)) for each, found in merchants.items()):
         if further:
             click.echo(f"{merchant_id} has further endpoints: {', '.join(further)}")
     if strangers:
         click.echo(f"not registered, though deliveries are held for them: {', '.join(strangers)}")
-
-
-def _by_merchant(found: Sequence[Endpoint]) -> dict[str, list[Endpoint]]:
-    """Tell endpoints apart by merchant; merchants without a default one come last."""
-    merchants: dict[str, list[Endpoint]] = {each.id: [] for each in found if each.id == each.merchant_id}
-    for each in found:
-        merchants.setdefault(each.merchant_id, []).append(each)
-    return merchants
+    if page.next:
+        click.echo(f"the next ones: --after {page.next}")
 
 
 def _paused(found: Sequence[Endpoint]) -> bool | str:

@@ -165,16 +165,27 @@ class Endpoints:
         """Return every endpoint, by id."""
         return self._found(true())
 
-    def some(self, limit: int, after: str | None = None) -> Page[Endpoint, str]:
-        """Return endpoints by id, from the one on that comes behind `after`."""
+    def some(self, limit: int, after: str | None = None, merchant_id: str | None = None) -> Page[Endpoint, str]:
+        """Return endpoints by id, of one merchant or of all, from the one on that comes behind `after`."""
         behind = true() if after is None else endpoints.c.id > after
-        asked = select(*_SHOWN).where(behind, _IS_THERE).order_by(endpoints.c.id).limit(limit + 1)
+        its = true() if merchant_id is None else endpoints.c.merchant_id == merchant_id
+        asked = select(*_SHOWN).where(behind, its, _IS_THERE).order_by(endpoints.c.id).limit(limit + 1)
         found = [_endpoint(row) for row in self._database.rows(asked, repeatable=True)]
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
-    def of(self, merchant_id: str) -> Sequence[Endpoint]:
-        """Return a merchant's endpoints, by id."""
-        return self._found(endpoints.c.merchant_id == merchant_id)
+    def of_some(self, limit: int, after: str | None = None) -> Page[Sequence[Endpoint], str]:
+        """Return the endpoints of merchants, by their ids, from the merchant on that comes behind `after`."""
+        behind = true() if after is None else endpoints.c.merchant_id > after
+        asked = select(endpoints.c.merchant_id).distinct().where(behind, _IS_THERE)
+        rows = self._database.rows(asked.order_by(endpoints.c.merchant_id).limit(limit + 1), repeatable=True)
+        merchants: dict[str, list[Endpoint]] = {row.merchant_id: [] for row in rows[:limit]}
+        for each in self.of(*merchants):
+            merchants[each.merchant_id].append(each)
+        return Page([each for each in merchants.values() if each], [*merchants][-1] if len(rows) > limit else None)
+
+    def of(self, *merchant_ids: str) -> Sequence[Endpoint]:
+        """Return the endpoints of a merchant, or of several, by id."""
+        return self._found(endpoints.c.merchant_id.in_(merchant_ids))
 
     def _found(self, which: ColumnElement[bool]) -> list[Endpoint]:
         asked = select(*_SHOWN).where(which, _IS_THERE).order_by(endpoints.c.id)
