@@ -21,6 +21,7 @@ from tests.faults.theatre import RANKS, Theatre
 from webhooks import parts
 from webhooks.demo.stage import Program, wait_until
 from webhooks.errors import NotPossible, WebhooksError
+from webhooks.process.stacks import HEADING
 
 _ROWS = """
 SELECT id, endpoint_id, type, state, reason, held_for, turn, attempts, fast_spent, slow_spent, accepted_at, due_at,
@@ -33,7 +34,7 @@ _QUEUES = (*RANKS, "slow", "sweep")
 _SHOWN = 5  # deliveries that are told in full
 _LISTED = 20  # ids in one line
 _LINES = 8  # of a log
-_STACKS = b"LOCAL VARIABLES"
+_STACKS = HEADING.encode()
 
 
 def look(theatre: Theatre, evidence: Evidence, findings: Sequence[str], console: Console) -> None:
@@ -53,7 +54,7 @@ def look(theatre: Theatre, evidence: Evidence, findings: Sequence[str], console:
 
 def _have_stacks_written(workers: Sequence[Program]) -> None:
     for worker in workers:
-        worker.send(Signals.SIGUSR1)  # Celery writes every thread's stack and variables
+        worker.send(Signals.SIGUSR1)  # it writes every thread's stack
     with contextlib.suppress(NotPossible):  # a worker that hangs writes nothing
         wait_until(lambda: all(_STACKS in worker.log.read_bytes() for worker in workers), "they are written", timeout=5)
 

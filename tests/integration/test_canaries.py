@@ -14,10 +14,14 @@ import logging
 import socket
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from signal import SIGUSR1
+from threading import Event
 
 import pytest
+from sqlalchemy import text
 
 from tests.command import run
 from tests.courier import accept, attempt
@@ -229,6 +233,29 @@ def test_no_canary_in_lines_for_programs(scene: Scene) -> None:
     assert names.count("operator.acted") == names.count("breaker.reset") == len(scene.merchants)
     assert names.count("delivery.attempted") >= len(scene.merchants) - 2  # ours fail before one
     assert found_in(written.getvalue()) == set()
+
+
+def test_no_canary_in_what_a_worker_says_it_is_at(system: System) -> None:
+    """Asked by SIGUSR1 while it records an event by name: it tells where each thread is, and no variable."""
+    worker = system.start()
+    locked, may_end = Event(), Event()
+
+    def lock() -> None:
+        with parts.database().transaction() as transaction:
+            transaction.rows(text("LOCK TABLE events IN EXCLUSIVE MODE"))
+            locked.set()
+            may_end.wait(30)
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(lock)
+        assert locked.wait(30)
+        app.send_task("webhooks.deliver", args=[{"id": "evt-1", "type": "x", "merchant_id": "a", "card": "4000CANARY"}])
+        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accept_event%'"
+        system.wait_until(lambda: system.sql(waiting), "the event waits for the lock")
+        worker.send(SIGUSR1)
+        system.wait_until(lambda: "in record" in worker.log.read_text(), "what its threads are at is told")
+        may_end.set()
+    assert found_in(worker.log.read_text()) == set()
 
 
 def test_the_search_finds_what_there_is(system: System) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
+from signal import SIGUSR1
 from typing import NoReturn
 
 import pytest
@@ -18,6 +19,7 @@ from webhooks.observing.facts import Fact
 from webhooks.observing.observers import Observers
 from webhooks.observing.operators import Acted
 from webhooks.operating import breakers, deliveries
+from webhooks.process.stacks import HEADING
 
 _MOMENT = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z): ")
 
@@ -74,12 +76,16 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 def test_every_line_is_an_object_for_programs(system: System) -> None:
     """From the first line of worker, beat and an act to the last, at INFO: attempts, a hold, a release, an end, acts.
 
-    No banner stands between them, no body, secret or address; and a deployment's own format changes nothing.
+    No banner stands between them, no body, secret or address; and a deployment's own format changes nothing. A worker
+    that is asked what its threads do (SIGUSR1) says it in one line, and goes on.
     """
     system.set(log="json", fast_waits="0.1", celery_config="celeryconfig")
     system.merchant("acme").answers(Reply(500), Reply(200), Reply(404))
     system.start()
     body = {"type": "kyc.status_changed", "merchant_id": "acme", "card": "4000CANARY"}
+    worker, beat = system.stage.programs
+    worker.send(SIGUSR1)
+    system.wait_until(lambda: HEADING in worker.log.read_text(), "what its threads do is told")
     deliver.delay({**body, "id": "evt-retried"})
     system.wait_for_state(State.DELIVERED, "evt-retried")
     acts = [system.run("webhooks", "merchant", "pause", "acme", "--why", "a try")]
@@ -87,7 +93,6 @@ def test_every_line_is_an_object_for_programs(system: System) -> None:
     system.wait_for_state(State.HELD, "evt-failed")
     acts += [system.run("webhooks", "merchant", "resume", "acme")]
     system.wait_for_state(State.FAILED, "evt-failed")
-    worker, beat = system.stage.programs
     system.wait_until(lambda: "delivery.finished" in worker.log.read_text(), "the end is told")
     for program in (worker, beat):
         program.stop()

@@ -17,6 +17,7 @@ from celery.states import FAILURE, IGNORED, RETRY
 from celery.utils.log import ColorFormatter, mlevel
 
 from webhooks.observing import lines
+from webhooks.process.stacks import stacks
 
 FOR_PROGRAMS = "%(json)s"
 """In place of a format: lines for programs."""
@@ -37,6 +38,15 @@ def _as_it_ended(record: logging.LogRecord) -> bool:
     return True
 
 
+def _mind_signals(*, for_programs: bool) -> None:
+    """Have a worker's handlers of signals say what may stand in a log, as the log is written."""
+    worker = sys.modules.get("celery.apps.worker")
+    if worker:
+        vars(worker)["cry"] = stacks  # at SIGUSR1; Celery's shows variables, too
+        if for_programs:
+            vars(worker)["safe_say"] = lines.say  # such as that the worker ends
+
+
 class Logs(Logging):  # type: ignore[misc]
     """Celery's logging with these habits; the formats and levels that a deployment sets count."""
 
@@ -50,9 +60,7 @@ class Logs(Logging):  # type: ignore[misc]
         logging.getLogger("celery.app.trace").addFilter(_as_it_ended)
         # Five lines at each reconnecting, about a setting that has been decided upon.
         warnings.filterwarnings("ignore", message=r"\s*In Celery 5\.1 we introduced")
-        worker = sys.modules.get("celery.apps.worker")
-        if worker and self.format == FOR_PROGRAMS:
-            vars(worker)["safe_say"] = lines.say  # what a signal's handler says, such as that the worker ends
+        _mind_signals(for_programs=self.format == FOR_PROGRAMS)
         return handled
 
     def setup_handlers(self, logger: Any, logfile: Any, format: str, *args: Any, **kwargs: Any) -> Any:  # noqa: A002

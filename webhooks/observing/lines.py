@@ -51,7 +51,7 @@ def begin(*, facts_from: int = logging.INFO) -> None:
     logging.captureWarnings(True)
 
 
-def say(message: str, file: Any) -> None:
-    """Write one line past the logging, which a signal's handler must not use."""
+def say(message: str, f: Any = sys.__stderr__) -> None:
+    """Write one line past the logging, which a signal's handler must not use; in the place of Celery's `safe_say`."""
     record = logging.LogRecord("celery", logging.WARNING, "", 0, message, None, None)
-    os.write(file.fileno(), f"{JsonLines().format(record)}\n".encode())
+    os.write(f.fileno(), f"{JsonLines().format(record)}\n".encode())
