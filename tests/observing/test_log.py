@@ -274,7 +274,7 @@ LINES = [
     (
         operators.NoticesStopped("busy"),
         WARNING,
-        "notice.stopped: operators are told nothing: busy; it is tried again in a minute",
+        "notice.stopped: operators are not told everything: busy; it is tried again in a minute",
     ),
 ]
 # What programs read at INFO, and people at DEBUG.

@@ -73,6 +73,30 @@ def test_what_a_receiver_refuses_is_said(ca: TestCA, merchant: Merchant) -> None
     assert "we are closed" not in said.words
 
 
+def test_what_a_receiver_echoes_is_no_way_for_its_address_to_get_out(ca: TestCA, merchant: Merchant) -> None:
+    """Nor for the secret: the answer is kept in the ledger, and shown to whoever reads notices."""
+    url = merchant.url("/services/T0/PATHCANARY?token=QCANARY%21&a=b")
+    merchant.answer_with(lambda request: Reply(404, body=f"Cannot POST {request.path} by SECCANARY".encode()))
+    assert posted(ca, url, "SECCANARY").more == "Cannot POST /… by …"
+    merchant.answer_with(lambda _: Reply(404, body=b"no PATHCANARY, no QCANARY!"))
+    assert posted(ca, url, "SECCANARY").more == "no …, no …"
+
+
+@pytest.mark.parametrize(
+    ("argument", "printed"),
+    [
+        ("https://hooks.test/T0/PATHCANARY?q=1", "bad: …, no route"),
+        ("--password=pathcanary", "bad: …, no route"),
+        ("Authorization: Bearer PATHCANARY", "bad: …: Bearer …, no route"),
+        ("curl https://hooks.test/pathcanary | tee", "bad: curl … | tee, no route"),
+    ],
+)
+def test_what_a_command_prints_of_its_arguments_is_left_out(tmp_path: Path, argument: str, printed: str) -> None:
+    """It may say that it cannot reach an address, in full."""
+    program = script(tmp_path, "import sys; sys.exit(f'bad: {sys.argv[1]}, no route')")[0]
+    assert CommandRecipient((program, argument)).tell(NOTIFICATION).more == printed
+
+
 def test_the_guard_and_the_deadline_hold_for_operators_too(ca: TestCA, merchant: Merchant) -> None:
     """A private address is refused where merchants' are, and nobody is waited for longer than for a merchant."""
     assert not posted(ca, merchant.url(), allow_private_addresses=False).taken

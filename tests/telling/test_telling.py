@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -299,6 +299,50 @@ def test_what_needs_no_person_is_not_told(system: System) -> None:
     assert Desk().round() == []
 
 
+def test_one_merchants_money_is_not_lost_among_the_failures_of_others(system: System) -> None:
+    """However many there are that are newer, and no money."""
+    failed_at_once(system, 1, "acme", money=True)
+    failed_at_once(system, 10_001, "flood", money=False)
+    (told,) = Desk().round()
+    assert (told["kind"], told["merchant_id"], told["failed"]) == ("money_failed", "acme", 1)
+
+
+def test_what_a_person_has_dealt_with_is_not_told(system: System) -> None:
+    """Where it was dismissed before anybody was told; the next one is the first then."""
+    failed_at_once(system, 2, "acme", money=True)
+    parts.desk().dismiss("somebody", ["acme-1", "acme-2"], "done")
+    desk = Desk()
+    assert desk.round() == []
+    failed_at_once(system, 1, "acme", money=True, prefix="another")
+    (told,) = desk.round()
+    assert (told["merchant_id"], told["failed"]) == ("acme", 1)
+
+
+def failed_at_once(system: System, number: int, merchant_id: str, *, money: bool, prefix: str = "") -> None:
+    """Have so many deliveries of a merchant be failed."""
+    system.sql(
+        "INSERT INTO deliveries (id, event_id, merchant_id, endpoint_id, type, money, state, reason, due_at,"
+        " accepted_at, expires_at, finished_at) SELECT :prefix || '-' || n, :prefix || '-' || n, :merchant, :merchant,"
+        " 'x', :money, 'failed', 'rejected', now(), now(), now(), now() FROM generate_series(1, :number) AS n",
+        prefix=prefix or merchant_id,
+        merchant=merchant_id,
+        money=money,
+        number=number,
+    )
+
+
+def test_what_was_noted_is_sent_though_something_else_cannot_be(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as where a step of the look takes longer than the server allows."""
+    many_gone(1)
+    monkeypatch.setattr(Noticing, "ripen", lambda *_: 1 / 0)
+    desk = Desk()
+    with pytest.raises(ZeroDivisionError):
+        desk.round()
+    assert [each["kind"] for each in desk.boxes[0].told] == ["endpoint_gone"]
+
+
 def test_two_processes_tell_once(system: System) -> None:
     """Whether they come at the same time or one after the other, and also where the lease is lost."""
     gone(system, "acme")
@@ -362,6 +406,23 @@ def test_a_broken_recipient_is_a_fact_once_and_has_it_in_the_end(system: System)
     assert [each for each in desk.facts if isinstance(each, RecipientBack)] == [RecipientBack(RecipientName.URL)]
     assert len([each for each in desk.facts if isinstance(each, NoticeSent)]) == 6
     assert "PATHCANARY" not in str(desk.facts)
+
+
+def test_what_a_broken_recipient_lacks_is_not_told_anew_to_the_others(system: System) -> None:
+    """Nor in the way of what is new, however much it lacks: it comes behind, and in messages of its own."""
+    many_gone(5)
+    mail, url = Box(RecipientName.MAIL), Box(RecipientName.URL)
+    url.refuses = True
+    desk = Desk(mail, url, per_hour=3)
+    assert [each.get("number", 1) for each in desk.round()] == [1, 1, 3]
+    later(system, "61 minutes")
+    many_gone(3, "n")
+    assert [each["endpoint_id"] for each in desk.round()] == ["n-0", "n-1", "n-2"]
+    url.refuses = False
+    later(system, "61 minutes")
+    assert desk.round() == []
+    assert sum(each.get("number", 1) for each in url.told) == 8
+    assert {(each.reached, each.told_to) for each in notices()} == {(Reached.TOLD, ("mail", "url"))}
 
 
 def test_it_is_tried_for_a_day_and_less_and_less_often(system: System) -> None:
@@ -445,6 +506,8 @@ def test_a_long_list_goes_on(system: System) -> None:
         seen += [each.id for each in page.items]
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == 5
+    assert command.refused("notice", "list", "--after", "77") == "webhooks: no notice 77; see: webhooks notice list"
+    assert command.done("notice", "list", "--after", str(seen[-1])) == []
 
 
 def test_trying_without_a_recipient_says_what_to_set(system: System) -> None:
@@ -474,7 +537,7 @@ def test_a_recipient_that_cannot_be_is_one_line_at_start(system: System, setting
 
 BY_HELD, BY_END = "deliveries_(held|to_probe)", "deliveries_to_prune"  # indexes
 LOOKS = {
-    "_FAILED": [BY_END],
+    "_FAILED": ["deliveries_on_desk"],
     "_OPENED": [BY_HELD],
     "_ONLY_THESE": [BY_HELD],
     "_RIPEN": [BY_HELD, BY_END],
@@ -502,3 +565,28 @@ def test_a_minutes_look_reads_no_whole_table(system: System) -> None:
         plan = "\n".join(row[0] for row in system.sql(f"EXPLAIN {asked}", **used))
         assert "Seq Scan on deliveries" not in plan, plan
         assert [index for index in indexes if not re.search(index, plan)] == [], plan
+
+
+def test_what_has_failed_is_read_once_for_many_notices(system: System) -> None:
+    """And not for each endpoint that has become one, or a bad day would be the day on which nobody is told."""
+    many_gone(20)
+    system.sql("DELETE FROM notices")
+    failed_at_once(system, 1000, "m-1", money=False)
+    system.sql("ANALYZE deliveries")
+    names = [f"m-{number}" for number in range(20)]
+    Noticing(parts.database()).opened(dict.fromkeys(names, datetime.now(UTC) - timedelta(days=2)))
+    values = {"rest": timedelta(days=1), "after": timedelta(), "ids": names}
+    for name in ("_RIPEN", "_GONE"):
+        asked = getattr(noticing, name).text
+        used = {each: value for each, value in values.items() if f":{each} " in asked}
+        ((told,),) = system.sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked}", **used)
+        looks = [each for each in nodes(told[0]["Plan"]) if "failed" in each.get("Index Cond", "")]
+        assert [each["Actual Loops"] for each in looks] == [1], told
+    assert {(each.endpoint_id, each.failed) for each in notices() if each.failed} == {("m-1", 1000)}
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a plan's nodes."""
+    yield plan
+    for each in plan.get("Plans", []):
+        yield from nodes(each)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import BigInteger, Integer, Row, bindparam, or_, select, tuple_
 
+from webhooks.errors import NotPossible
 from webhooks.ledger.database import Database
 from webhooks.ledger.rows import Page
 from webhooks.ledger.side_tables import notices
@@ -29,6 +30,7 @@ _LATEST = (
     .order_by(notices.c.noted_at.desc(), notices.c.id.desc())
     .limit(bindparam("the_most", type_=Integer()))
 )
+_IS_KNOWN = select(notices.c.id).where(notices.c.id == _AFTER)
 
 
 class Reached(StrEnum):
@@ -71,9 +73,14 @@ class Notices:
         self._database = database
 
     def latest(self, count: int, after: int | None = None) -> Page[NoticeRow, int]:
-        """Return the latest notices, the newest first, from the one on that comes behind `after`."""
+        """Return the latest notices, the newest first, from the one on that comes behind `after`.
+
+        Raises NotPossible where there is none of that number.
+        """
         values = {"the_most": count + 1, "the_after": after}
         found = [notice_of(row) for row in self._database.rows(_LATEST, values, repeatable=True)]
+        if not found and after is not None and not self._database.rows(_IS_KNOWN, {"the_after": after}):
+            raise NotPossible(f"no notice {after}; see: webhooks notice list")
         return Page(found[:count], found[count - 1].id if len(found) > count else None)
 
 

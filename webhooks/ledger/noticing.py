@@ -27,13 +27,20 @@ _OLDEST = """
     SELECT due_at, held_for FROM deliveries AS held
     WHERE held.state = 'held' AND held.endpoint_id = {endpoint} ORDER BY held.accepted_at, held.id LIMIT 1000
 """
-_COUNTS = f"""
-    (SELECT count(*) FROM (SELECT FROM deliveries AS held
-        WHERE held.state = 'held' AND held.endpoint_id = e.id LIMIT {_MANY}) AS counted),
-    (SELECT count(*) FROM (SELECT endpoint_id FROM deliveries AS failed
-        WHERE failed.state = 'failed' AND NOT failed.pruned AND failed.finished_at > now() - CAST(:rest AS interval)
-        ORDER BY failed.finished_at DESC LIMIT {_MANY}) AS counted WHERE counted.endpoint_id = e.id)
+# How many have failed of late at which endpoint: read once, for however many notices.
+_FAILED_AT = f"""
+    failed_at AS MATERIALIZED (
+        SELECT endpoint_id, count(*) AS number FROM (
+            SELECT endpoint_id FROM deliveries
+            WHERE state = 'failed' AND NOT pruned AND finished_at > now() - CAST(:rest AS interval)
+            ORDER BY finished_at DESC LIMIT {_MANY}
+        ) AS latest GROUP BY endpoint_id
+    )
 """  # noqa: S608 - of our own pieces, here as below
+_HELD_AT = f"""
+    (SELECT count(*) FROM (SELECT FROM deliveries AS held
+        WHERE held.state = 'held' AND held.endpoint_id = e.id LIMIT {_MANY}) AS counted)
+"""  # noqa: S608
 
 # The gate says since when; where Redis was restored and remembers what is long over, what is held says otherwise.
 _OPENED = text(f"""
@@ -68,40 +75,67 @@ _ONLY_THESE = text(
 )
 
 _RIPEN = text(f"""
-    UPDATE notices SET noted_at = now(), try_at = now(), (held, failed) = (SELECT {_COUNTS})
-    FROM endpoints AS e
-    WHERE kind = 'endpoint_paused' AND noted_at IS NULL AND since <= now() - CAST(:after AS interval)
-        AND e.id = notices.endpoint_id AND e.removed_at IS NULL AND e.paused_at IS NULL
+    WITH {_FAILED_AT}, ripe AS (
+        SELECT notices.id AS notice_id, e.id FROM notices JOIN endpoints AS e ON e.id = notices.endpoint_id
+        WHERE kind = 'endpoint_paused' AND noted_at IS NULL AND since <= now() - CAST(:after AS interval)
+            AND removed_at IS NULL AND paused_at IS NULL
+        ORDER BY since, notices.id LIMIT {_NEW}
+    )
+    UPDATE notices SET noted_at = now(), try_at = now(), held = {_HELD_AT}, failed = coalesce(number, 0)
+    FROM ripe AS e LEFT JOIN failed_at ON failed_at.endpoint_id = e.id
+    WHERE notices.id = e.notice_id AND noted_at IS NULL
 """)  # noqa: S608
 
 _GONE = text(f"""
+    WITH {_FAILED_AT}
     INSERT INTO notices (kind, key, merchant_id, endpoint_id, since, noted_at, try_at, held, failed)
     SELECT 'endpoint_gone', 'gone ' || to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD ') || e.id, e.merchant_id, e.id,
-        now(), now(), now(), {_COUNTS}
-    FROM endpoints AS e WHERE e.id = ANY(CAST(:ids AS text[])) AND e.removed_at IS NULL
+        now(), now(), now(), {_HELD_AT}, coalesce(number, 0)
+    FROM endpoints AS e LEFT JOIN failed_at ON failed_at.endpoint_id = e.id
+    WHERE e.id = ANY(CAST(:ids AS text[])) AND e.removed_at IS NULL
     ON CONFLICT (key) DO NOTHING
 """)  # noqa: S608
 
-# A failure counts as the first where its merchant had no notice in the time before it, nor after it.
-_FAILED = text("""
-    WITH recent AS (
-        SELECT * FROM (
-            SELECT id, merchant_id, endpoint_id, finished_at, money, reason FROM deliveries
-            WHERE state = 'failed' AND NOT pruned AND finished_at > now() - CAST(:rest AS interval)
-            ORDER BY finished_at DESC LIMIT 10000
-        ) AS latest WHERE money AND reason <> 'cancelled'
+# What is on the desk (see `webhooks.ledger.failures`) lies by merchant and reason: an index leads from one to the next,
+# however much there is of each. A failure counts as the first where its merchant had no notice in the time before it,
+# nor after it.
+_ON_DESK = """
+    state = 'failed' AND NOT pruned AND reason <> 'cancelled'
+    AND (dismissed_at IS NULL OR dismissed_at < finished_at)
+"""
+_FAILED = text(f"""
+    WITH RECURSIVE groups AS (
+        (SELECT merchant_id, reason FROM deliveries WHERE {_ON_DESK} ORDER BY merchant_id, reason LIMIT 1)
+        UNION ALL
+        SELECT following.* FROM groups, LATERAL (
+            SELECT merchant_id, reason FROM deliveries
+            WHERE {_ON_DESK} AND (merchant_id, reason) > (groups.merchant_id, groups.reason)
+            ORDER BY merchant_id, reason LIMIT 1
+        ) AS following
+    ), of_each AS (
+        SELECT merchant_id, array_agg(reason) AS reasons, greatest(now() - CAST(:rest AS interval), (
+            SELECT max(noted_at) + CAST(:rest AS interval) FROM notices
+            WHERE notices.merchant_id = groups.merchant_id AND kind = 'money_failed')) AS begins
+        FROM groups GROUP BY merchant_id
     ), firsts AS (
-        SELECT DISTINCT ON (merchant_id) * FROM recent WHERE NOT EXISTS (
-            SELECT FROM notices WHERE notices.merchant_id = recent.merchant_id AND kind = 'money_failed'
-                AND noted_at > recent.finished_at - CAST(:rest AS interval)
-        ) ORDER BY merchant_id, finished_at, id
+        SELECT DISTINCT ON (merchant_id) of_each.merchant_id, reasons, earliest.* FROM of_each,
+        unnest(reasons) AS one (reason), LATERAL (
+            SELECT id, endpoint_id, finished_at FROM deliveries
+            WHERE {_ON_DESK} AND money AND merchant_id = of_each.merchant_id AND reason = one.reason
+                AND finished_at >= begins
+            ORDER BY finished_at, id LIMIT 1
+        ) AS earliest ORDER BY merchant_id, finished_at, id
     )
     INSERT INTO notices (kind, key, merchant_id, endpoint_id, since, noted_at, try_at, failed)
     SELECT 'money_failed', 'failed ' || id || to_char(finished_at AT TIME ZONE 'UTC', ' YYYY-MM-DD HH24:MI:SS.US'),
-        merchant_id, endpoint_id, finished_at, now(), now(),
-        (SELECT count(*) FROM recent WHERE recent.merchant_id = firsts.merchant_id)
+        merchant_id, endpoint_id, finished_at, now(), now(), (
+            SELECT count(*) FROM unnest(reasons) AS one (reason), LATERAL (
+                SELECT FROM deliveries
+                WHERE {_ON_DESK} AND money AND merchant_id = firsts.merchant_id AND reason = one.reason
+                    AND finished_at > now() - CAST(:rest AS interval) LIMIT {_MANY}
+            ) AS of_it)
     FROM firsts ON CONFLICT (key) DO NOTHING
-""")
+""")  # noqa: S608
 
 _TIDY = text("""
     WITH forgotten AS (
@@ -115,7 +149,7 @@ _WAITING = text("""
     SELECT notices.*, e.url,
         (SELECT count(DISTINCT told_with) FROM notices WHERE told_at > now() - interval '1 hour') AS lately
     FROM notices LEFT JOIN endpoints AS e ON e.id = notices.endpoint_id
-    WHERE try_at <= now() ORDER BY noted_at, notices.id LIMIT 1000
+    WHERE try_at <= now() ORDER BY told_at IS NOT NULL, noted_at, notices.id LIMIT 1000
 """)
 
 _CLAIM = text("""
@@ -124,10 +158,14 @@ _CLAIM = text("""
     WHERE id = ANY(CAST(:ids AS bigint[])) AND try_at <= now() RETURNING id, now() AS now
 """)
 
+# By `told_with` the messages of an hour are counted: it stays what it was when the first recipient had it.
 _REACHED = text("""
     UPDATE notices SET told_to = ARRAY(SELECT DISTINCT unnest(told_to || CAST(:recipients AS text[])) ORDER BY 1),
-        told_at = CASE WHEN cardinality(CAST(:recipients AS text[])) > 0 THEN coalesce(told_at, now()) ELSE told_at END,
-        told_with = :told_with, trouble = :trouble, try_at = CASE WHEN :all THEN NULL ELSE try_at END
+        told_at = coalesce(told_at, reached.at),
+        told_with = CASE WHEN told_at IS NULL AND reached.at IS NOT NULL THEN first ELSE told_with END,
+        trouble = :trouble, try_at = CASE WHEN :all THEN NULL ELSE try_at END
+    FROM (SELECT CASE WHEN cardinality(CAST(:recipients AS text[])) > 0 THEN now() END AS at,
+        (SELECT min(id) FROM notices WHERE id = ANY(CAST(:ids AS bigint[])) AND told_at IS NULL) AS first) AS reached
     WHERE id = ANY(CAST(:ids AS bigint[]))
 """)
 
@@ -176,7 +214,10 @@ class Noticing:
         self._database.rows(_TIDY, {"keep": keep, "rest": NOTICE_REST}, repeatable=True)
 
     def waiting(self) -> tuple[Sequence[NoticeRow], int]:
-        """Return the notices to send now, the oldest first, and how many messages were sent in the last hour."""
+        """Return the notices to send now, those that nobody has before others and the oldest first.
+
+        And how many messages were sent in the last hour.
+        """
         rows = self._database.rows(_WAITING, repeatable=True)
         return [notice_of(row) for row in rows], rows[0].lately if rows else 0
 
@@ -187,5 +228,5 @@ class Noticing:
 
     def reached(self, ids: Sequence[int], recipients: Sequence[str], *, trouble: str | None) -> None:
         """Note which recipients have them, in one message; with no trouble nothing is left to do."""
-        values = {"ids": list(ids), "recipients": list(recipients), "told_with": min(ids)}
+        values = {"ids": list(ids), "recipients": list(recipients)}
         self._database.rows(_REACHED, {**values, "trouble": trouble, "all": trouble is None}, repeatable=True)

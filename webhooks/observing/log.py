@@ -226,7 +226,7 @@ def _around(fact: Fact) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one lin
         case operators.RecipientBack(recipient=recipient):
             return f"notices reach the {recipient} again"
         case operators.NoticesStopped(why=why):
-            return f"operators are told nothing: {why}; it is tried again in a minute"
+            return f"operators are not told everything: {why}; it is tried again in a minute"
         case _:
             return None
 

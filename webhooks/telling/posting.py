@@ -11,6 +11,7 @@ from webhooks.errors import LocalFault
 from webhooks.model import Answer, Refusal, Silence
 from webhooks.observing.operators import RecipientName
 from webhooks.signing import sign
+from webhooks.telling.masking import masked
 from webhooks.telling.said import Said
 from webhooks.telling.wording import Notification
 from webhooks.wire.request import USER_AGENT
@@ -38,7 +39,8 @@ class UrlRecipient:
         took_ms = round((time.monotonic() - began_s) * 1000)
         match result:
             case Answer(status=status, excerpt=excerpt):
-                return Said(status // 100 == _OK, f"answered {status} in {took_ms} ms", excerpt)
+                said = masked(excerpt, [_behind_the_host(self.url), self.secret or ""])
+                return Said(status // 100 == _OK, f"answered {status} in {took_ms} ms", said)
             case Silence(cause=cause) | Refusal(cause=cause):
                 return Said(False, cause)
 
@@ -53,3 +55,7 @@ class UrlRecipient:
         if self.secret:
             headers["X-Webhook-Signature"] = sign(self.secret, timestamp, notification.body)
         return headers
+
+
+def _behind_the_host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[2]

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import BinaryIO, ClassVar
 
 from webhooks.observing.operators import RecipientName
+from webhooks.telling.masking import masked
 from webhooks.telling.said import Said
 from webhooks.telling.wording import Notification
 
@@ -41,9 +42,13 @@ class CommandRecipient:
             status = process.wait(self.patience.total_seconds())
         except subprocess.TimeoutExpired:
             _kill(process)
-            return Said(False, f"it took longer than {self.patience.total_seconds():g} s, and was ended", output.end())
+            words = f"it took longer than {self.patience.total_seconds():g} s, and was ended"
+            return Said(False, words, self._clean(output.end()))
         _kill(process)  # what it has left behind, which would keep its output open
-        return Said(status == 0, f"ended with exit status {status}", output.end())
+        return Said(status == 0, f"ended with exit status {status}", self._clean(output.end()))
+
+    def _clean(self, printed: str) -> str:
+        return masked(printed, self.command[1:])
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("WEBHOOKS_")}

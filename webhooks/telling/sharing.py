@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from webhooks.ledger.notices import NoticeRow
+from webhooks.observing.operators import RecipientName
+
 _Each = TypeVar("_Each")
 
 
@@ -19,3 +22,8 @@ def share(waiting: Sequence[_Each], *, per_hour: int, lately: int) -> Sequence[S
     if len(waiting) <= room:
         return [[each] for each in waiting]
     return [*([each] for each in waiting[: room - 1]), waiting[room - 1 :]]
+
+
+def lacking(recipient: RecipientName, notices: Sequence[NoticeRow]) -> Sequence[NoticeRow]:
+    """Return those that have not reached a recipient: it may have had them in other messages than the others."""
+    return [notice for notice in notices if recipient not in notice.told_to]

@@ -22,7 +22,7 @@ from webhooks.observing.operators import NoticeSent, NoticesStopped, RecipientAw
 from webhooks.observing.outage import Outage
 from webhooks.policy.breaker import BreakerState
 from webhooks.telling.recipients import Recipient
-from webhooks.telling.sharing import share
+from webhooks.telling.sharing import lacking, share
 from webhooks.telling.wording import compose
 
 TELLING = "notices"  # the lease
@@ -97,8 +97,10 @@ class Teller:
         """
         with self._lease.alone(rest) as term:
             if term:
-                self._note()
-                self._send(term)
+                try:
+                    self._note()
+                finally:  # what has been noted is no worse for what could not be
+                    self._send(term)
 
     def _note(self) -> None:
         self._noticing.tidy(self._rules.keep)
@@ -125,8 +127,8 @@ class Teller:
             term.renew()
 
     def _tell(self, notices: Sequence[NoticeRow], broken: set[RecipientName]) -> None:
-        """Send one message to whom it has not reached; one that failed in this round is not asked again."""
-        wanting = [each for each in self._recipients if not all(each.name in notice.told_to for notice in notices)]
+        """Send each recipient what has not reached it, in one message; one that failed in this round is left alone."""
+        wanting = [each for each in self._recipients if lacking(each.name, notices)]
         asked = [each for each in wanting if each.name not in broken]
         if wanting and not asked:
             return
@@ -134,8 +136,8 @@ class Teller:
         if claimed is None:
             return  # somebody else has them
         notices = [notice for notice in notices if notice.id in claimed.ids]
-        notification = compose(notices, claimed.now)
-        said = {recipient.name: recipient.tell(notification) for recipient in asked}
+        messages = {each: theirs for each in asked if (theirs := lacking(each.name, notices))}
+        said = {each.name: each.tell(compose(theirs, claimed.now)) for each, theirs in messages.items()}
         reached = [name for name, each in said.items() if each.taken]
         broken |= said.keys() - set(reached)
         left = {each.name: "it was not tried again so soon" for each in wanting if each not in asked}
@@ -147,10 +149,10 @@ class Teller:
         )
         for name, each in said.items():
             self._hear(name, None if each.taken else each.words)
-        for name in reached:
-            first = notices[0]
-            whose = first.merchant_id, first.endpoint_id
-            self._observers.tell(NoticeSent(first.id, first.kind, *whose, name, summed_up=len(notices) - 1))
+        for recipient, (first, *others) in messages.items():
+            if recipient.name in reached:
+                whose = first.merchant_id, first.endpoint_id
+                self._observers.tell(NoticeSent(first.id, first.kind, *whose, recipient.name, summed_up=len(others)))
 
     def _hear(self, name: RecipientName, why: str | None) -> None:
         """Say once that a recipient is away, and once that it is back."""
