@@ -185,7 +185,7 @@ def test_its_endpoint_was_removed(stage: Stage) -> None:
     assert stage.attempt() == Failed(Reason.CANCELLED)
     assert (stage.row.state, stage.row.reason, stage.row.number) == (State.FAILED, Reason.CANCELLED, 0)
     assert (stage.in_flight, stage.gate.reported, stage.sender.posts) == (0, [Effect.NOTHING], [])
-    assert stage.told == [Finished(*NAMES, State.FAILED, Reason.CANCELLED)]
+    assert stage.told == [Finished(*NAMES, State.FAILED, Reason.CANCELLED, money=True)]
 
 
 def test_a_fault_of_this_machine_spends_nothing(stage: Stage) -> None:

@@ -149,9 +149,10 @@ class Courier:
             case Unclaimed.PAUSED:
                 return self._hold(message, HeldFor.OPERATOR)
             case Unclaimed.REMOVED:
-                if not self.ledger.end_removed(message):
+                money = self.ledger.end_removed(message)
+                if money is None:
                     return SetAside(None)
-                self.observers.tell(facts.Finished.cancelled(message))
+                self.observers.tell(facts.Finished.cancelled(message, money=money))
                 return Failed(Reason.CANCELLED)
             case Unclaimed.UNKNOWN:
                 self.strangers.met(message.id)

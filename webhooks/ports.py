@@ -36,8 +36,11 @@ class Ledger(Protocol):
     def hold(self, message: Message, held_for: HeldFor) -> bool:
         """Put a delivery aside without an attempt. Returns whether it was this turn's to hold."""
 
-    def end_removed(self, message: Message) -> bool:
-        """End as cancelled what goes to an endpoint that was removed. Returns whether it was this turn's to end."""
+    def end_removed(self, message: Message) -> bool | None:
+        """End as cancelled what goes to an endpoint that was removed.
+
+        Returns whether it is money; None where it was not this turn's to end.
+        """
 
     def finish(
         self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool

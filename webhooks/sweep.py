@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -142,10 +142,10 @@ class Sweep:
     def _end_removed(self, endpoint_ids: Sequence[str]) -> int:
         return self._tell_ended(self.backlog.end_removed(endpoint_ids), Reason.CANCELLED)
 
-    def _tell_ended(self, delivery_ids: Sequence[str], reason: Reason) -> int:
-        if delivery_ids:
-            self.observers.tell(EndedApart(tuple(delivery_ids), reason))
-        return len(delivery_ids)
+    def _tell_ended(self, ended: Mapping[str, bool], reason: Reason) -> int:
+        if ended:
+            self.observers.tell(EndedApart(tuple(ended), reason, money=sum(ended.values())))
+        return len(ended)
 
     def _bury(self) -> int:
         self.backlog.suspect()

@@ -101,11 +101,11 @@ def test_why_a_live_message_claims_nothing(
 
 
 def test_what_went_to_a_removed_endpoint_ends_once(ledger_bench: LedgerBench) -> None:
-    """As cancelled, without an attempt; what goes to one that is there does not end by this."""
+    """As cancelled, without an attempt, and whether it is money is told; to one that is there nothing ends by this."""
     message = ledger_bench.accept()
-    assert not ledger_bench.ledger.end_removed(message)
+    assert ledger_bench.ledger.end_removed(message) is None
     ledger_bench.remove()
-    assert [ledger_bench.ledger.end_removed(message) for _ in range(2)] == [True, False]
+    assert [ledger_bench.ledger.end_removed(message) for _ in range(2)] == [True, None]
     assert ledger_bench.stands() == Standing(State.FAILED, turn=message.turn + 1, number=0, reason=Reason.CANCELLED)
 
 

@@ -94,15 +94,15 @@ class FakeLedger:
         row.state, row.held_for, row.queued = State.HELD, held_for, False
         return True
 
-    def end_removed(self, message: Message) -> bool:
+    def end_removed(self, message: Message) -> bool | None:
         """As Ledger.end_removed."""
         self.trouble.meet("end_removed")
         row = self._of_this_turn(message.id, message.turn)
         if row is None or message.endpoint_id not in self.removed:
-            return False
+            return None
         row.move_on()
         row.state, row.reason, row.queued = State.FAILED, Reason.CANCELLED, False
-        return True
+        return row.money
 
     def finish(
         self, delivery: Delivery, attempt: Attempt, decision: Decision, spent: Budgets, *, queued: bool

@@ -9,14 +9,16 @@ import sys
 from collections.abc import Sequence
 
 import pytest
+from prometheus_client.registry import CollectorRegistry
 
 from tests import courier, prometheus
 from tests.scraping import Samples, free_ports, labels_of, names_in, scraped, summed, text_of
 from tests.system import System
-from webhooks import deliver
+from webhooks import deliver, parts
 from webhooks.celery.app import DELIVERIES, SWEEP
 from webhooks.metrics import readings
-from webhooks.model import State
+from webhooks.metrics.counting import Counters
+from webhooks.model import Message, State
 from webhooks.settings import get_settings
 
 PAID = {"type": "payment.status_changed", "status": "paid", "card": "CANARY"}
@@ -100,6 +102,30 @@ def _what_cannot_be_read_is_gone(system: System, ports: Sequence[int]) -> None:
         assert summed(found, "webhooks_reachable", part="broker") == 1
         assert summed(found, "webhooks_outages_total", part="ledger") >= 1
     system.wait_until(lambda: known() == read, "it is known again")
+
+
+def test_what_the_sweep_and_a_worker_end_is_counted_as_the_ledger_has_it(system: System) -> None:
+    """Past its age, held for an endpoint that was removed, and on its way there: each by whether it is money."""
+    system.merchant("acme")
+    for number, more in enumerate((PAID, PAID, {"type": "kyc.status_changed"})):
+        for name in ("old", "held", "under-way"):
+            courier.accept({**more, "id": f"{name}-{number}", "merchant_id": "acme"})
+    system.sql("UPDATE deliveries SET expires_at = now() WHERE id LIKE 'old-%'")
+    system.sql("UPDATE deliveries SET state = 'held', held_for = 'lane', sweep_at = NULL WHERE id LIKE 'held-%'")
+    counters = Counters(registry := CollectorRegistry())
+    parts.observers().join(counters.hear)
+    parts.endpoints().remove("acme")
+    parts.sweeper().tick()
+    for row in system.sql("SELECT id, merchant_id, type, turn, queued_at FROM deliveries WHERE state = 'pending'"):
+        courier.attempt(Message(row.id, row.merchant_id, row.type, row.turn, row.queued_at))
+    ended = system.sql("SELECT reason, money, count(*) AS number FROM deliveries GROUP BY reason, money")
+    assert {(row.reason, row.money, row.number) for row in ended} == {
+        *(("expired", True, 2), ("expired", False, 1)),
+        *(("cancelled", True, 4), ("cancelled", False, 2)),
+    }
+    for row in ended:
+        labels = {"state": "failed", "reason": row.reason, "money": "yes" if row.money else "no"}
+        assert registry.get_sample_value("webhooks_deliveries_finished_total", labels) == row.number
 
 
 def test_a_taken_port_is_one_line_and_keeps_no_worker(system: System) -> None:

@@ -85,7 +85,7 @@ def test_sweep_and_worker_apply_the_same_age(books: Books, state: State, age: ti
     if state is State.HELD:
         assert books.ledger.hold(message, HeldFor.BREAKER)
     old = age == timedelta(days=30)
-    assert books.backlog.expire() == ([message.id] if old else [])
+    assert books.backlog.expire() == ({message.id: True} if old else {})
     row = books.row()
     assert (row.state, row.reason) == ((State.FAILED, Reason.EXPIRED) if old else (state, None))
     if state is State.PENDING:
@@ -97,7 +97,7 @@ def test_what_is_being_sent_does_not_expire_under_the_worker(books: Books) -> No
     books.register()
     delivery = books.claim(books.accept())
     books.sql("UPDATE deliveries SET expires_at = now()")
-    assert books.backlog.expire() == []
+    assert books.backlog.expire() == {}
     assert books.finish(delivery, Outcome.DELIVERED, Delivered())
     assert books.row().state == State.DELIVERED
 
@@ -365,6 +365,6 @@ def test_a_removed_endpoint_ends_what_it_was_to_get_and_nothing_else(books: Book
     books.merchants.remove("acme")
     books.sql("UPDATE deliveries SET accepted_at = now() + interval '1 s' WHERE id = 'since'")
     assert books.backlog.held_endpoints() == HeldEndpoints(limits={}, removed=["acme"])
-    assert books.backlog.end_removed(["acme"]) == ["before"]
+    assert books.backlog.end_removed(["acme"]) == {"before": True}
     assert (books.row("before").reason, books.row("since").held_for) == (Reason.CANCELLED, HeldFor.ADDRESS)
     assert books.backlog.held_endpoints() == HeldEndpoints(limits={}, removed=[])

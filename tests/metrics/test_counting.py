@@ -16,7 +16,7 @@ from tests.observing.test_log import LINES, attempted
 from tests.scraping import Samples, labels_of, samples_in
 from webhooks.metrics.counting import Counters
 from webhooks.model import HeldFor, Ladder, Reason, State
-from webhooks.observing import facts, surroundings
+from webhooks.observing import facts, many, surroundings
 from webhooks.observing.facts import Fact
 from webhooks.policy.decisions import Delivered, RetryAt
 
@@ -80,8 +80,8 @@ CASES: list[tuple[list[Fact], dict[str, float]]] = [
         {'webhooks_deliveries_finished_total{money="no",reason="rejected",state="failed"}': 2},
     ),
     (
-        [facts.Finished(*NAMES, State.FAILED, Reason.CANCELLED)],
-        {'webhooks_deliveries_finished_total{money="unknown",reason="cancelled",state="failed"}': 1},
+        [facts.Finished(*NAMES, State.FAILED, Reason.CANCELLED, money=True)],
+        {'webhooks_deliveries_finished_total{money="yes",reason="cancelled",state="failed"}': 1},
     ),
     ([facts.DeliveryHeld(*NAMES, HeldFor.RATE)], {'webhooks_deliveries_held_total{held_for="rate"}': 1}),
     ([facts.Released(*NAMES, probe=True)], {'webhooks_deliveries_released_total{probe="yes"}': 1}),
@@ -117,10 +117,16 @@ CASES: list[tuple[list[Fact], dict[str, float]]] = [
             'webhooks_swept_total{what="probes"}': 4,
             'webhooks_swept_total{what="released"}': 5,
             'webhooks_swept_total{what="ended"}': 6,
-            'webhooks_deliveries_finished_total{money="unknown",reason="expired",state="failed"}': 1,
-            'webhooks_deliveries_finished_total{money="unknown",reason="cancelled",state="failed"}': 6,
         },
     ),
+    (
+        [many.EndedApart(("evt-1", "evt-2", "evt-3"), Reason.EXPIRED, money=2)],
+        {
+            'webhooks_deliveries_finished_total{money="yes",reason="expired",state="failed"}': 2,
+            'webhooks_deliveries_finished_total{money="no",reason="expired",state="failed"}': 1,
+        },
+    ),
+    ([many.EndedApart(("evt-1",), Reason.CANCELLED)], {}),
     ([surroundings.EventRefused(None, "acme", "x", "t", "no")], {"webhooks_events_refused_total": 1}),
 ]
 

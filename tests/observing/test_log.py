@@ -281,14 +281,17 @@ LINES = [
 NEWS = [
     (facts.DeliveryHeld(*NAMES, HeldFor.LANE), {"id": "evt-1", "merchant": "acme", "held_for": "lane"}),
     (facts.Released(*NAMES, probe=True), {"id": "evt-1", "probe": True}),
-    (facts.Finished(*NAMES, State.FAILED, Reason.EXPIRED), {"id": "evt-1", "state": "failed", "reason": "expired"}),
+    (
+        facts.Finished(*NAMES, State.FAILED, Reason.EXPIRED, money=False),
+        {"id": "evt-1", "state": "failed", "reason": "expired"},
+    ),
     (facts.BreakerReset("acme"), {"endpoint": "acme"}),
     (facts.Swept(expired=1), {"expired": 1, "ms": 0}),
     (facts.Swept(buried=1), {"buried": 1}),
     (facts.Swept(ended=1), {"ended": 1}),
     (operators.Acted("somebody", "paused acme", None, None), {"who": "somebody", "what": "paused acme"}),
 ]
-NO_NEWS = [facts.Finished(*NAMES, State.DELIVERED, None), facts.Swept(published=9), facts.GateBypassed(3)]
+NO_NEWS = [facts.Finished(*NAMES, State.DELIVERED, None, money=False), facts.Swept(published=9), facts.GateBypassed(3)]
 FACTS = [
     kind
     for module in (facts, many, operators, surroundings)

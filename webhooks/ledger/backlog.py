@@ -51,9 +51,12 @@ class Backlog:
         self._database = database
         self._recover_after = recover_after
 
-    def expire(self) -> Sequence[str]:
-        """Fail what is past its age, held or not; what is being sent right now may finish. Returns which."""
-        return [row.id for row in self._database.rows(EXPIRE, {"the_most": _BATCH}, repeatable=True)]
+    def expire(self) -> Mapping[str, bool]:
+        """Fail what is past its age, held or not; what is being sent right now may finish.
+
+        Returns which, and of each whether it is money.
+        """
+        return _whether_money(self._database.rows(EXPIRE, {"the_most": _BATCH}, repeatable=True))
 
     def suspect(self) -> int:
         """Mark the attempts whose lease has run out; returns how many.
@@ -103,10 +106,10 @@ class Backlog:
         """Note where the next tick's first page begins: after an endpoint, or with the first, which is after ''."""
         self._database.rows(KEEP_PLACE, {"the_after": after}, repeatable=True)
 
-    def end_removed(self, endpoint_ids: Sequence[str]) -> Sequence[str]:
-        """End the held deliveries of endpoints that were removed after they were accepted. Returns which."""
+    def end_removed(self, endpoint_ids: Sequence[str]) -> Mapping[str, bool]:
+        """End the held deliveries of endpoints that were removed after they were accepted; returns as `expire`."""
         values = {"the_endpoint_ids": endpoint_ids, "the_most": _BATCH}
-        return [row.id for row in self._database.rows(END_ALL_REMOVED, values, repeatable=True)]
+        return _whether_money(self._database.rows(END_ALL_REMOVED, values, repeatable=True))
 
     def release_probes(self, endpoint_ids: Iterable[str]) -> Mapping[str, Sequence[Message]]:
         """Take of each endpoint the held delivery that has spent the fewest fast attempts, the oldest among equals."""
@@ -123,6 +126,10 @@ class Backlog:
         for row in sorted(rows, key=lambda row: (row.accepted_at, row.id)):
             released[row.endpoint_id].append(_message(row))
         return released
+
+
+def _whether_money(rows: Sequence[Row[Any]]) -> Mapping[str, bool]:
+    return {row.id: row.money for row in rows}
 
 
 def _limits(row: Row[Any]) -> Limits:

@@ -123,9 +123,10 @@ class Ledger(Recording):
             return Unclaimed.PAUSED
         return Unclaimed.NO_ADDRESS if found[0].url is None else Unclaimed.STALE
 
-    def end_removed(self, message: Message) -> bool:
-        """End a delivery whose endpoint was removed. Returns whether it was this turn's to end."""
-        return bool(self.database.rows(statements.END_REMOVED, _turn_of(message)))
+    def end_removed(self, message: Message) -> bool | None:
+        """End a delivery whose endpoint was removed. Returns whether it is money; None: not this turn's to end."""
+        rows = self.database.rows(statements.END_REMOVED, _turn_of(message))
+        return bool(rows[0].money) if rows else None
 
     def hold(self, message: Message, held_for: HeldFor) -> bool:
         """Put a delivery aside without an attempt and without a message. Returns whether it was this turn's to hold."""

@@ -119,7 +119,7 @@ END_ALL_REMOVED = (
             .limit(MOST)
         )
     )
-    .returning(deliveries.c.id)
+    .returning(*deliveries.c["id", "money"])
 )
 
 _RELEASED = transitions.released()

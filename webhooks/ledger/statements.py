@@ -198,7 +198,7 @@ DELIVER_LATE = (
 END_REMOVED = (
     _of_this_turn(transitions.cancelled())
     .where(endpoints.c.id == deliveries.c.endpoint_id, REMOVED)
-    .returning(deliveries.c.id)
+    .returning(deliveries.c.money)
 )
 
 # Whether an event was ever accepted.

@@ -55,7 +55,7 @@ def _first(transition: Transition, *which: ColumnElement[bool], by: Sequence[Col
 _EXPIRED = transitions.expired()
 EXPIRE = _EXPIRED.of_locked(
     deliveries.c.id.in_(_first(_EXPIRED, deliveries.c.expires_at <= NOW, by=[deliveries.c.expires_at]))
-).returning(deliveries.c.id)
+).returning(*deliveries.c["id", "money"])
 
 _PAST_LEASE = claims.c.ends_at <= NOW
 

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.registry import CollectorRegistry
 
 from webhooks.model import HeldFor, Ladder, Outcome, Reason, State
-from webhooks.observing import facts, surroundings
+from webhooks.observing import facts, many, surroundings
 from webhooks.observing.facts import Fact
 
 _ANSWER_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)  # up to the deadline
@@ -51,9 +51,9 @@ class Counters:
         )
         finished = counter("deliveries_finished", "Deliveries that have ended.", "state", "reason", "money")
         self._finished = {
-            (state, reason, money): finished.labels(state, _word(reason), "unknown" if money is None else _word(money))
+            (state, reason, money): finished.labels(*map(_word, (state, reason, money)))
             for state, reasons in ((State.DELIVERED, [None]), (State.FAILED, Reason))
-            for reason, money in product(reasons, (*_EITHER, None))
+            for reason, money in product(reasons, _EITHER)
         }
         self._held = _children(counter("deliveries_held", "Deliveries that were put aside.", "held_for"), HeldFor)
         self._released = _children(
@@ -65,7 +65,7 @@ class Counters:
         )
         self._bypassed = counter("gate_bypassed", "Calls to the gate that went without an answer.")
         self._outages = _children(counter("outages", "Outages that were noticed here.", "part"), _PARTS)
-        away = Gauge("away", "1: away, as last noticed here.", ["part"], namespace="webhooks", registry=registry)
+        away = Gauge("away", "1: away, when this process last needed it.", ["part"], namespace="webhooks", registry=registry)
         self._away = _children(away, _PARTS)
         self._refused = counter("events_refused", "Events and messages by task name that were refused.")
         self._interrupted = _children(counter("interrupted", "Attempts that a fault of ours ended.", "cause"), _CAUSES)
@@ -88,6 +88,7 @@ class Counters:
         return {
             facts.Attempted: self._attempted,
             facts.Finished: lambda fact: self._finished[fact.state, fact.reason, fact.money].inc(),
+            many.EndedApart: self._ended_apart,
             facts.DeliveryHeld: lambda fact: self._held[fact.held_for,].inc(),
             facts.Released: lambda fact: self._released[fact.probe,].inc(),
             facts.BreakerOpened: lambda _: self._breakers["paused",].inc(),
@@ -119,9 +120,11 @@ class Counters:
         self._ticks.observe(fact.took.total_seconds())
         for step in _STEPS:
             self._swept[step,].inc(getattr(fact, step))
-        # Those that the sweep ends are told together, and nobody has looked at what they are about.
-        self._finished[State.FAILED, Reason.EXPIRED, None].inc(fact.expired)
-        self._finished[State.FAILED, Reason.CANCELLED, None].inc(fact.ended)
+
+    def _ended_apart(self, fact: many.EndedApart) -> None:
+        if fact.money is not None:  # what an operator ends is told elsewhere
+            self._finished[State.FAILED, fact.reason, True].inc(fact.money)
+            self._finished[State.FAILED, fact.reason, False].inc(len(fact.delivery_ids) - fact.money)
 
     def _goes(self, part: str) -> None:
         self._outages[part,].inc()

@@ -77,7 +77,7 @@ class Finished(Fact):
     type: str
     state: State
     reason: Reason | None
-    money: bool | None = None  # None: nobody has looked
+    money: bool
 
     @classmethod
     def of(cls, delivery: Delivery, decision: Delivered | Failed) -> Finished:
@@ -88,10 +88,10 @@ class Finished(Fact):
         return cls(*names, State.DELIVERED, None, delivery.money)
 
     @classmethod
-    def cancelled(cls, message: Message) -> Finished:
+    def cancelled(cls, message: Message, *, money: bool) -> Finished:
         """Say that it has nowhere to go any more."""
         names = message.id, message.merchant_id, message.endpoint_id, message.type
-        return cls(*names, State.FAILED, Reason.CANCELLED)
+        return cls(*names, State.FAILED, Reason.CANCELLED, money)
 
 
 @dataclass(frozen=True, slots=True)

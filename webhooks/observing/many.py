@@ -10,11 +10,15 @@ from webhooks.observing.facts import Fact
 
 @dataclass(frozen=True, slots=True)
 class EndedApart(Fact):
-    """Deliveries have failed without an attempt: they were past their age, or an operator wanted it."""
+    """Deliveries have failed without an attempt: they were past their age, or an operator wanted it.
+
+    `money`: so many of them are; None where nobody has looked.
+    """
 
     name = "deliveries.ended"
     delivery_ids: tuple[str, ...]
     reason: Reason
+    money: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
