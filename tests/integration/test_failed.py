@@ -42,7 +42,7 @@ def test_the_desk_in_one_look(system: System) -> None:
         " VALUES ('paid', 1, now(), 'rejected', 422)"
     )
     shown = run("failed").stdout
-    assert shown.startswith("3 failed: 1 of them money, 3 seen by nobody ")
+    assert shown.startswith("3 failed: 1 of them money, 3 seen by nobody\n")
     assert shown.index("slow_exhausted") < shown.index("rejected")
     told = done("failed")
     assert (told["open"], told["money"], told["by_reason"]) == (3, 1, {"slow_exhausted": 1, "rejected": 2})

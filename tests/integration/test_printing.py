@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from click.testing import CliRunner
 
+from tests import terminal
 from tests.command import done, run
 from tests.courier import accept, send
 from tests.system import System
@@ -50,6 +51,31 @@ def test_a_list_says_when_there_are_more(system: System) -> None:
     assert "evt-0" not in some
     assert [item["id"] for item in done("delivery", "list", "--limit", "2")] == ["evt-2", "evt-1"]
     assert run("delivery", "list", "--limit", "3").stdout.startswith("3 deliveries")
+
+
+LONG = "payment-4711:settled~" + "x" * 60
+
+
+@pytest.mark.parametrize("columns", [200, 120, 80, 20, 1])
+def test_no_terminal_is_too_narrow_for_an_id(system: System, columns: int) -> None:
+    """Where a table has no room for its words as they are, each row is printed below the other; none is broken."""
+    accept({**EVENT, "id": LONG.replace("~", ".")})
+    shown = terminal.shown(system.environment, columns, "delivery", "list")
+    assert LONG.replace("~", ".") in shown
+    assert "kyc.status_changed" in shown
+    assert ("┃" in shown) is (columns > 120)
+    assert max(map(len, shown.splitlines()), default=0) <= columns or columns < 100
+
+
+def test_a_table_in_a_file_is_as_wide_as_its_words(system: System) -> None:
+    """So that a line can be looked for by an id; but for what nobody looks for, such as an answer without spaces."""
+    accept({**EVENT, "id": "a" * 128, "merchant_id": "b" * 100})
+    shown = run("delivery", "list").stdout
+    assert any("a" * 128 in line and "b" * 100 in line for line in shown.splitlines())
+    system.merchant("acme")
+    send({**EVENT, "id": "evt-1"})
+    system.sql("UPDATE attempts SET excerpt = repeat('z', 2000)")
+    assert max(map(len, run("delivery", "show", "evt-1").stdout.splitlines())) <= 160
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from redis import Redis
 
 from tests.command import run
 from tests.courier import accept, attempt, send
+from tests.faults.frozen import frozen
 from tests.system import System
 from webhooks.cli import status
-from webhooks.health import workers
+from webhooks.demo.embedded import RedisServer
+from webhooks.health import judging, workers
 
 EVENT = {"type": "kyc.status_changed", "status": "approved"}
 MONEY = {"type": "refund.completed"}
@@ -100,6 +104,41 @@ def test_what_is_away_is_one_line(system: System, setting: str, url: str, faults
     assert "?" in told.stdout
     said = [line.split()[1].rstrip(":") for line in told.stdout.splitlines() if line.startswith("FAULT")]
     assert [part for part in said if part not in {"queue", "sweep"}] == faults
+
+
+@pytest.fixture
+def gate_of_its_own(system: System) -> Iterator[RedisServer]:
+    """A Redis for the breakers alone."""
+    server = RedisServer(system.folder / "gate").start()
+    system.set(redis_url=server.url)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("command", ["status", "health"])
+def test_a_gate_that_takes_no_writes_is_a_fault(system: System, gate_of_its_own: RedisServer, command: str) -> None:
+    """As after a failover, or out of memory: it answers whoever only looks, and admits nothing."""
+    with Redis.from_url(gate_of_its_own.url) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    told = run(command)
+    assert told.exit_code == 1
+    (line,) = [line for line in told.stdout.splitlines() if line.startswith("FAULT  gate")]
+    assert line.startswith("FAULT  gate: the gate's Redis cannot be used: You can't write against a read only replica")
+    assert "breakers not working  ?" not in told.stdout
+
+
+@pytest.mark.parametrize("command", ["status", "health"])
+def test_a_ledger_that_is_silent_is_not_waited_for(
+    system: System, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It gets the time that counting takes only after it has said a word; and that it has not is one line."""
+    monkeypatch.setattr(judging, "_SOON", timedelta(seconds=1))
+    assert "FAULT  ledger" not in run(command).stdout  # which has opened connections
+    with frozen(system.servers.postgres.url()):
+        told = run(command)
+    lines = [line for line in told.stdout.splitlines() if line.startswith("FAULT  ledger")]
+    assert [line for line in lines if "it has not answered within" in line] == []
+    assert len(lines) == 1
 
 
 @pytest.fixture

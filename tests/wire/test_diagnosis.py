@@ -217,6 +217,7 @@ def test_a_port_that_speaks_no_tls(sender: Sender) -> None:
         (Reply(422), "it answered 422: it does not accept the request"),
         (Reply(429), "it answered 429: it has had too many requests"),
         (Reply(503), "it answered 503: its server has a fault"),
+        (Reply(600), "it answered 600, which is no status of HTTP"),
     ],
 )
 def test_what_is_answered(merchant: Merchant, sender: Sender, reply: Reply, says: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from webhooks.cli.mistakes import in_one_line
 from webhooks.errors import SettingsError, WebhooksError
 from webhooks.process.ending import needing
 
@@ -52,7 +53,12 @@ def _begin_log() -> None:
 
 
 class Command(click.Group):
-    """Turns our errors into one line and an exit status: 2 for a setting, 1 for anything else."""
+    """Turns errors into one line and an exit status: 2 for what is mistyped and for a setting, 1 for anything else."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read what is typed."""
+        with in_one_line():
+            return super().make_context(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse what is not UTF-8 before anybody works with it; nothing of it is quoted, for it may be a secret."""
@@ -74,13 +80,14 @@ class Command(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with in_one_line():
+                return super().invoke(ctx)
         except WebhooksError as error:
             click.echo(f"webhooks: {error}", err=True)
             ctx.exit(2 if isinstance(error, SettingsError) else 1)
 
 
-@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT)
+@click.group("webhooks", cls=Command, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT)
 @click.version_option(package_name="webhook-delivery-worker")
 def main() -> None:
     """Merchants, endpoints, deliveries and breakers of the webhook delivery worker."""

@@ -33,7 +33,20 @@ def list_(limit: int, after: int | None, json_: bool) -> None:
          each.failed, each.reached, ", ".join(each.told_to) or None, each.trouble)
         for each in page.items
     ]  # fmt: skip
-    columns = ["id", "noted", "what", "merchant", "endpoint", "host", "since", "held", "failed", "state", "told to", ""]
+    columns = [
+        "id",
+        "noted",
+        "what",
+        "merchant",
+        "endpoint",
+        "host",
+        "since",
+        "held",
+        "failed",
+        "state",
+        "told to",
+        "trouble",
+    ]
     print_table(f"{len(rows)} notices", columns, rows)
     if page.next:
         click.echo(f"the next ones: --after {page.next}")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from math import isnan
 from socket import gethostname
 from time import sleep
 from typing import Any
@@ -26,10 +27,21 @@ _SHORT_PATIENCE = timedelta(seconds=8)
 _EVERY_S = 5.0
 
 
+class _Seconds(click.FloatRange):
+    """Seconds, of which Python would also take "nan" for a number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read them."""
+        seconds = float(super().convert(value, param, ctx))
+        if isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
 @click.command()
 @click.option(
     "--watch",
-    type=click.FloatRange(0.1, 3600),
+    type=_Seconds(0.1, 3600),
     is_flag=False,
     flag_value=_EVERY_S,
     metavar="[SECONDS]",
@@ -61,8 +73,8 @@ def _look() -> tuple[Mapping[str, Any], Sequence[Fault]]:
     """Ask every part, and judge what it says."""
     views, asked = parts.views(), judging.of_system()
     asked["ledger"] = {**asked["ledger"], "standing": views.standing, "desk": parts.desk().numbers}
-    asked["ledger, counting"] = {"pace": views.pace}
-    asked["gate"] = {"breakers not working": _not_working}
+    asked["ledger, counting"] = {"ledger answers": judging.last_sweep, "pace": views.pace}
+    asked["gate"] = {"breakers not working": _not_working, **asked["gate"]}
     answers: dict[str, Any] = dict(ask(asked, within=_PATIENCE))
     standing = answers["standing"]
     answers["overdue"] = standing.most_overdue if isinstance(standing, Standing) else standing
@@ -102,6 +114,8 @@ def health(name: str | None, beat: bool, system: bool, json_: bool) -> None:
     done, does a worker take from each queue, and does each take what waits.
     """
     get_settings()
+    if name == "":  # as of a variable that is not set: what would be judged is something else
+        raise click.BadOptionUsage("worker", "--worker wants the name of a worker, such as sweep@%h")
     asked: dict[str, Questions] = judging.of_system() if system or not (name or beat) else {}
     faults: list[Fault] = []
     if asked:

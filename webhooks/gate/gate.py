@@ -121,6 +121,11 @@ class Gate:
         """Return how an endpoint stands; nothing is changed."""
         return translate.as_breaker(endpoint_id, self._run("show", endpoint_id))
 
+    def check_write(self) -> None:
+        """Write something that is gone in a second: a server that takes no writes answers all other questions."""
+        with _faults_named():
+            self._redis.set(keys.check_of(self._namespace), "", px=1000)
+
     def list(self) -> tuple[Breaker, ...]:
         """Return the endpoints that are paused, probing or draining, in the order of their ids.
 

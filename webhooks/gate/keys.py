@@ -6,6 +6,8 @@
     webhooks:{shop%3A7}:window      string   the attempts of the last minutes, counted
     webhooks:{shop%3A7}:pace        string   how it answers, how much of its lane it has earned, its tokens
 
+    webhooks:{}:check               string   nothing: whether Redis takes writes, as somebody has just found out
+
 What is known of a working endpoint's pace is no part of its state: whoever looks for the endpoints whose breaker has
 something to say finds few keys, however many endpoints are at work.
 
@@ -26,6 +28,11 @@ def keys_of(endpoint_id: str, namespace: str = "") -> tuple[str, ...]:
     """Return the endpoint's state, in-flight, slots, window and pace keys, in the order of every script's KEYS."""
     tag = quote(endpoint_id, safe="", errors="surrogatepass")
     return tuple(f"{_start(namespace)}{tag}{_CLOSING}{kind}" for kind in _KINDS)
+
+
+def check_of(namespace: str = "") -> str:
+    """Return the key that is written to see whether one can be."""
+    return f"{_start(namespace)}{_CLOSING}check"
 
 
 def all_states(namespace: str = "") -> str:

@@ -19,6 +19,7 @@ from webhooks.sweep import Sighting
 
 FRESH = timedelta(seconds=30)  # since the last sweep was done to the end
 OVERDUE = timedelta(minutes=1)
+_SOON = timedelta(seconds=5)  # for what costs the ledger next to nothing
 QUIET = timedelta(minutes=1)  # for which a worker takes nothing from a queue in which something waits
 
 QUEUES = (DELIVERIES, SLOW, SWEEP)
@@ -28,9 +29,9 @@ _NOT_ALWAYS = frozenset({SLOW})  # it is empty while nobody is slow: then nobody
 def of_system() -> dict[str, Questions]:
     """Return what is asked of each part to know whether the whole system goes on; all of it is cheap."""
     return {
-        "ledger": {"sweep": parts.pulse().last_done},
+        "ledger": {"sweep": last_sweep},
         "ledger, writing": {"ledger takes writes": _takes_writes},
-        "gate": {"gate answers": _gate_answers},
+        "gate": {"gate takes writes": gate_takes_writes},
         "broker": of_workers(),
     }
 
@@ -134,8 +135,15 @@ def _takes_writes() -> bool:
     return True
 
 
-def _gate_answers() -> bool:
-    parts.gate().show("-")
+def last_sweep() -> Done:
+    """Return when a sweep was last done; a ledger that cannot say so soon is away, and need not be asked for more."""
+    with parts.database().within(_SOON):
+        return parts.pulse().last_done()
+
+
+def gate_takes_writes() -> bool:
+    """Ask the gate's Redis to write something."""
+    parts.gate().check_write()
     return True
 
 

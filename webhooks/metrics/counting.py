@@ -65,7 +65,9 @@ class Counters:
         )
         self._bypassed = counter("gate_bypassed", "Calls to the gate that went without an answer.")
         self._outages = _children(counter("outages", "Outages that were noticed here.", "part"), _PARTS)
-        away = Gauge("away", "1: away, when this process last needed it.", ["part"], namespace="webhooks", registry=registry)
+        away = Gauge(
+            "away", "1: away, when this process last needed it.", ["part"], namespace="webhooks", registry=registry
+        )
         self._away = _children(away, _PARTS)
         self._refused = counter("events_refused", "Events and messages by task name that were refused.")
         self._interrupted = _children(counter("interrupted", "Attempts that a fault of ours ended.", "cause"), _CAUSES)

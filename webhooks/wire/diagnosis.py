@@ -117,7 +117,9 @@ def _of_answer(answer: Answer) -> Diagnosis:
             f"it answered {status}, a redirect{where}: none is followed",
             "the address must be the one that answers itself",
         )
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status // 100 == HTTPStatus.INTERNAL_SERVER_ERROR // 100:
         return Diagnosis(False, f"it answered {status}: its server has a fault", "look into the log of its server")
+    if status // 100 > HTTPStatus.INTERNAL_SERVER_ERROR // 100:
+        return Diagnosis(False, f"it answered {status}, which is no status of HTTP", "look into the log of its server")
     why, advice = _OF_ANSWER.get(status, ("it does not accept the request", "look into the log of its handler"))
     return Diagnosis(False, f"it answered {status}: {why}", advice)
