@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
@@ -116,6 +120,48 @@ def test_the_shell_completes_commands_words_and_ids(system: System) -> None:
     assert completed("breaker", "show", "ac") == ["acme"]
     assert completed("delivery", "show", "evt") == ["evt-1"]
     assert completed("delivery", "show", "nothing") == []
+
+
+IN_BASH = """
+COMP_WORDS=(webhooks "$@") COMP_CWORD=$#
+_webhooks_completion webhooks
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["delivery", "show", "pay"], "pay_1:paid"),
+        (["delivery", "show", "pay_1", ":"], "paid"),
+        (["delivery", "show", "pay_1", ":", "pa"], "paid"),
+        (["delivery", "show", "pay_1:pa"], "pay_1:paid"),  # where bash was told not to split there
+        (["delivery", "show", "x", ":"], ""),
+        (["failed", "note", "pay_1", ":", "p"], "paid"),
+        (["event", "show", "pay_1", ":", "p"], "paid"),
+        (["delivery", "list", "--state", "=", "pe"], "pending"),
+        (["delivery", "list", "--st"], "--state"),
+        (["deliv"], "delivery"),
+    ],
+)
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
+def test_bash_completes_an_id_with_colons(system: System, typed: Sequence[str], offered: str) -> None:
+    """Bash takes them for ends of words, and replaces what follows the last one only."""
+    accept({**EVENT, "id": "pay_1:paid"})
+    source = [sys.executable, "-m", "webhooks"]
+    environment = {**system.environment, "_WEBHOOKS_COMPLETE": "bash_source"}
+    script = subprocess.run(source, env=environment, capture_output=True, text=True, check=True).stdout
+    command = system.folder / "webhooks"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m webhooks "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{IN_BASH}", "bash", *typed],
+        env={**system.environment, "PATH": f"{system.folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == (offered, "")
 
 
 @pytest.mark.parametrize("without", ["ledger", "settings"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -112,3 +113,5 @@ COMMANDS = (
 )
 for command in COMMANDS:
     main.add_command(command)
+if "_WEBHOOKS_COMPLETE" in os.environ:
+    import_module("webhooks.cli.completing")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from webhooks import parts
-from webhooks.cli.names import EndpointId
+from webhooks.cli.names import EndpointId, EventId
 from webhooks.cli.output import as_json, print_facts, print_json, print_table
 from webhooks.errors import NotPossible
 from webhooks.operating import deliveries
@@ -20,7 +20,7 @@ def event() -> None:
 
 
 @event.command("show")
-@click.argument("event_id")
+@click.argument("event_id", type=EventId())
 @click.option("--body", is_flag=True, help="Print the body alone, byte for byte as it is sent.")
 @as_json
 def show(event_id: str, body: bool, json_: bool) -> None:
@@ -50,7 +50,7 @@ def _body(event_id: str) -> bytes:
 
 
 @event.command("replay")
-@click.argument("event_id")
+@click.argument("event_id", type=EventId())
 @click.option("--endpoint", "endpoint_id", type=EndpointId(), help="To this one only.")
 @click.option("--cancelled", is_flag=True, help="Also what an operator cancelled.")
 @click.option("--why", required=True, help="The reason, for the audit.")

@@ -11,7 +11,7 @@ import click
 from webhooks import parts
 from webhooks.cli.choosing import Word
 from webhooks.cli.interrupts import held_back
-from webhooks.cli.names import MerchantId
+from webhooks.cli.names import DeliveryId, MerchantId
 from webhooks.cli.output import as_json, print_json, print_table, progress
 from webhooks.cli.verdicts import conclude
 from webhooks.errors import NotPossible
@@ -26,7 +26,7 @@ _SHOWN = 20  # refusals of a whole group that are printed one by one
 
 _merchant = click.option("--merchant", "merchant_id", type=MerchantId(), help="Only this merchant's.")
 _reason = click.option("--reason", type=Word(Reason), help="Only what failed for this reason.")
-_named = click.argument("delivery_ids", nargs=-1, metavar="[ID…]")
+_named = click.argument("delivery_ids", nargs=-1, type=DeliveryId(), metavar="[ID…]")
 _why = click.option("--why", required=True, help="The reason, for the audit.")
 
 
@@ -100,7 +100,7 @@ def list_(
 
 
 @failed.command("note")
-@click.argument("delivery_ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("delivery_ids", nargs=-1, required=True, type=DeliveryId(), metavar="ID…")
 @click.option("--text", required=True, help="What is to be known; webhooks delivery show tells it.")
 @as_json
 def note(delivery_ids: tuple[str, ...], text: str, json_: bool) -> None:

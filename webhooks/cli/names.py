@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from webhooks import parts
 from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
+from webhooks.ledger.rows import DeliveryRow
 from webhooks.ledger.views import Wanted
 
 _PATIENCE = timedelta(seconds=2)  # of somebody who has pressed the tabulator
@@ -56,7 +57,21 @@ class DeliveryId(click.ParamType[str]):
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the newest."""
-        return _offer(lambda: [each.id for each in parts.views().deliveries(Wanted(), _OFFERED).items], incomplete)
+        return _offer(lambda: [each.id for each in _newest()], incomplete)
+
+
+class EventId(DeliveryId):
+    """The id of an event."""
+
+    name = "event"
+
+    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer those of the newest deliveries."""
+        return _offer(lambda: dict.fromkeys(each.event_id for each in _newest()), incomplete)
+
+
+def _newest() -> Sequence[DeliveryRow]:
+    return parts.views().deliveries(Wanted(), _OFFERED).items
 
 
 def _offer(known: Callable[[], Iterable[str]], incomplete: str) -> list[CompletionItem]:
