@@ -229,6 +229,9 @@ def test_what_is_no_message_is_dropped_beside_others(system: System, taking: Tak
     broker = system.redis()
     _publish("evt-1")
     broker.lpush(DELIVERIES, "no message")
+    strays: list[dict[str, Any]] = [{}, {"properties": {}}, {"properties": {"delivery_tag": "x", "delivery_info": {}}}]
+    for stray in strays:
+        broker.lpush(DELIVERIES, json.dumps({"body": "e30=", "headers": {}, **stray}))
     _publish("evt-2")
     envelope = json.loads(broker.lindex(DELIVERIES, 0))
     envelope["body"] = "not base64"

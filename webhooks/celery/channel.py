@@ -140,11 +140,22 @@ class Channel(redis.Channel):
         """Hand a message to who consumes it; what isn't a message at all is dropped, and ends no worker."""
         self._turns.took(name)
         try:
-            self.connection._deliver(loads(bytes_to_str(item)), self._queue_of(name))  # noqa: SLF001
+            self.connection._deliver(_envelope(item), self._queue_of(name))  # noqa: SLF001
         except _NO_MESSAGE as error:
             parts.observers().tell(MessageDropped(type(error).__name__))
             if tag:
                 self.qos.ack(tag)
+
+
+def _envelope(item: bytes) -> Any:
+    """Read a message with what kombu takes for granted. Raises ValueError where that is missing."""
+    message = loads(bytes_to_str(item))
+    try:
+        told = message["properties"]
+        _ = told["delivery_tag"], told["delivery_info"]["exchange"], told["delivery_info"]["routing_key"]
+    except KeyError as missing:
+        raise ValueError(f"an envelope without {missing}") from None
+    return message
 
 
 def use() -> None:
