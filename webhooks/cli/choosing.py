@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from webhooks.cli.names import EndpointId, MerchantId
+from webhooks.ledger.views import Wanted
 from webhooks.model import HeldFor, Reason, State
 from webhooks.process.spelling import parse_duration
 
@@ -92,6 +93,14 @@ _WHERE = [
 def narrowed(command: _Command) -> _Command:
     """Add the options that choose deliveries, finished ones among them; they are fields of `Wanted`."""
     return _with([*_WHOSE, *_WHICH], command)
+
+
+def wanted(narrowed: Mapping[str, Any]) -> Wanted:
+    """Return what these options choose. Raises click.UsageError for a span that nothing can lie in."""
+    since, until = narrowed["since"], narrowed["until"]
+    if since and until and since >= until:
+        raise click.UsageError("--since is not before --until, so that nothing lies between them")
+    return Wanted(**narrowed)
 
 
 def narrowed_by_state(command: _Command) -> _Command:

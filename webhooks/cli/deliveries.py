@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from webhooks import parts
-from webhooks.cli.choosing import narrowed, narrowed_by_state, paged
+from webhooks.cli.choosing import narrowed, narrowed_by_state, paged, wanted
 from webhooks.cli.interrupts import held_back
 from webhooks.cli.names import DeliveryId, delivery_argument
 from webhooks.cli.output import as_json, print_facts, print_json, print_table, progress, words
@@ -33,7 +33,7 @@ def delivery() -> None:
 @as_json
 def list_(limit: int, after: str | None, json_: bool, **narrowed: Any) -> None:
     """List deliveries, the newest first."""
-    page = parts.views().deliveries(Wanted(**narrowed), limit, after)
+    page = parts.views().deliveries(wanted(narrowed), limit, after)
     if json_:
         print_json([asdict(item) for item in page.items])
         return
@@ -140,15 +140,15 @@ def replay(
     Name deliveries, or choose failed ones by merchant, reason, type and time. What an operator cancelled is left out,
     unless it is named with --cancelled or chosen by --reason cancelled.
     """
-    wanted = Wanted(**narrowed)
-    if bool(delivery_ids) is (wanted != Wanted()):
+    chosen = wanted(narrowed)
+    if bool(delivery_ids) is (chosen != Wanted()):
         raise NotPossible("name deliveries, or choose them by --merchant, --reason, --type, --since …; see --help")
     if cancelled and not delivery_ids:
         raise NotPossible("--cancelled goes with ids; to choose what was cancelled by options: --reason cancelled")
     if why is None and not dry_run:
         raise NotPossible("say --why: it is written into the audit")
     if not delivery_ids:
-        _replay_chosen(wanted, again, dry_run, why, json_)
+        _replay_chosen(chosen, again, dry_run, why, json_)
     elif dry_run:
         judged = parts.replays().judge(delivery_ids, again=again, cancelled=cancelled)
         conclude("would be sent again", judged, json_)
@@ -157,10 +157,10 @@ def replay(
         conclude("is being sent again", verdicts, json_)
 
 
-def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
+def _replay_chosen(which: Wanted, again: bool, dry_run: bool, why: str | None, json_: bool) -> None:
     began = parts.replays().now()
-    chosen = parts.replays().count(wanted, again=again, finished_before=began)
-    done = 0 if dry_run else _replay_in_batches(wanted, again, began, chosen.number, why)
+    chosen = parts.replays().count(which, again=again, finished_before=began)
+    done = 0 if dry_run else _replay_in_batches(which, again, began, chosen.number, why)
     if json_:
         facts = {"matching": chosen.number, "by_merchant": chosen.by_merchant, "replayed": done}
         print_json({**facts, "answered_2xx": chosen.answered, "cancelled_left_out": chosen.left_out})
@@ -178,11 +178,11 @@ def _replay_chosen(wanted: Wanted, again: bool, dry_run: bool, why: str | None, 
         click.echo(f"{chosen.left_out} that an operator cancelled are left out; see --reason cancelled")
 
 
-def _replay_in_batches(wanted: Wanted, again: bool, began: datetime, total: int, why: str | None) -> int:
+def _replay_in_batches(which: Wanted, again: bool, began: datetime, total: int, why: str | None) -> int:
     """Replay what had finished when the command began. Ctrl-C waits for the end of a batch."""
     done = 0
     with held_back() as told_to_end, progress("replaying", total) as bar:
-        for batch in deliveries.replay_some(operator(why), wanted, again=again, began=began):
+        for batch in deliveries.replay_some(operator(why), which, again=again, began=began):
             done += batch
             bar.update(batch)
             if told_to_end.is_set():

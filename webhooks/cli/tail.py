@@ -31,7 +31,8 @@ def tail(merchant_id: str | None, endpoint_id: str | None, failed: bool, since: 
     """Tell attempts as they happen, a line for each, until Ctrl-C. With --json, an object a line.
 
     Each is told once, when it is written down: some half a second after its answer. While the ledger is away nothing
-    is lost: it is told when it is back. An attempt of unknown outcome is told again when its answer comes after all.
+    is lost: it is told when it is back; what is written down more than two minutes after it began is not told
+    otherwise. An attempt of unknown outcome is told again when its answer comes after all.
     """
     following = Tail(parts.database(), Followed(merchant_id, endpoint_id, failed), since)
     away = False

@@ -26,5 +26,6 @@ def _words_of(secret: str) -> Iterator[str]:
     """Yield what may be one: any word of a URL or a single word, and of a sentence or a script what no word is."""
     in_full = [secret] if len(secret.split()) == 1 else _URL.findall(secret)
     for each in in_full:
-        yield from (word for word in (each, *_BETWEEN.split(each)) if len(word) >= _SHORTEST)
+        without_scheme = each.rpartition("://")[2]
+        yield from (word for word in (without_scheme, *_BETWEEN.split(without_scheme)) if len(word) >= _SHORTEST)
     yield from (word for word in _BETWEEN.split(secret) if _LIKE_A_TOKEN.fullmatch(word))
