@@ -26,6 +26,11 @@ EVENT = {"type": "kyc.status_changed", "status": "approved", "merchant_id": "acm
         ("delivery cancel x", "missing option '--why'", "webhooks delivery cancel"),
         ("audit --limit 0", "invalid value for '--limit': 0 is not in the range 1<=x<=10000", "webhooks audit"),
         ("status --watch nan", "invalid value for '--watch': 'nan' is not a number of seconds", "webhooks status"),
+        (
+            "dashboard --address a..b",
+            "invalid value for '--address': 'a..b' is no address to listen at, such as 127.0.0.1",
+            "webhooks dashboard",
+        ),
         *(
             (f"{typed} --since 1h --until 2h", "--since is not before --until, so that nothing lies between them", of)
             for typed, of in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 
 import click
@@ -14,9 +15,22 @@ from webhooks.process.ending import needing
 from webhooks.settings import get_settings
 
 
+def _to_listen(_context: click.Context, _option: click.Parameter, address: str) -> str:
+    """Refuse what leads nowhere."""
+    try:
+        socket.getaddrinfo(address or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise click.BadParameter(f"{address!r} is no address to listen at, such as 127.0.0.1") from None
+    return address
+
+
 @click.group(invoke_without_command=True)
 @click.option(
-    "--address", default="127.0.0.1", show_default=True, help="Where to listen; beyond this host, over HTTPS."
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    callback=_to_listen,
+    help="Where to listen; beyond this host, over HTTPS.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="0 for any that is free.")
 @click.pass_context
