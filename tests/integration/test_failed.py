@@ -87,7 +87,7 @@ def test_a_note_is_kept_with_the_delivery(system: System) -> None:
     assert done("failed")["unseen"] == 0
 
 
-@pytest.mark.parametrize("text", ["", "a\nb", "x" * 501])
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "x" * 501])
 def test_what_is_no_note_is_refused(system: System, text: str) -> None:
     """It is empty, too long, or more than a line."""
     fail(system, "evt-1")
@@ -136,6 +136,16 @@ def test_single_ones_are_dismissed_and_sent_again(system: System) -> None:
     assert refused("failed", "dismiss", "evt-1", "--why", "x") == "evt-1: it was dismissed already"
     assert run("failed", "replay", "evt-1", "--why", "x").stdout == "evt-1: is being sent again\n"
     assert on_desk() == []
+
+
+@pytest.mark.parametrize("act", ["dismiss", "replay"])
+def test_a_reason_that_says_nothing_is_refused(system: System, act: str) -> None:
+    """It would stand in the audit for ever."""
+    fail(system, "evt-1")
+    assert refused("failed", act, "evt-1", "--why", " ") == (
+        "webhooks: say --why in words: it is written into the audit"
+    )
+    assert on_desk() == ["evt-1"]
 
 
 @pytest.mark.parametrize("act", ["dismiss", "replay"])

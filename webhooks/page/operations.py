@@ -107,6 +107,6 @@ def act(path: str, run: Callable[..., Any], tell: Callable[[Any], str]) -> Opera
 
 
 def _checked(name: str, text: str) -> str:
-    if not text or "\0" in text or "\ufffd" in text:
+    if not text or len(text) > typed.LONGEST_NAME or "\0" in text or "\ufffd" in text:
         raise typed.Unreadable(f"{name}: no name is written like that")
     return text
