@@ -9,6 +9,8 @@ import click
 
 from webhooks.cli.output import as_json, print_json
 from webhooks.errors import NotPossible
+from webhooks.observing import lines
+from webhooks.observing.log import LogStyle
 from webhooks.process import accounts
 from webhooks.process.ending import needing
 from webhooks.settings import get_settings
@@ -28,7 +30,8 @@ def dashboard(context: click.Context, address: str, port: int) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    get_settings()
+    if get_settings().log is LogStyle.TEXT:  # it runs for long, and who comes and goes is to be told with its time
+        lines.begin_for_people()
     with needing("dashboard"):
         from webhooks.page.serving import serve  # noqa: PLC0415 - only this command needs the extra
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
