@@ -138,7 +138,20 @@ def test_single_ones_are_dismissed_and_sent_again(system: System) -> None:
     assert on_desk() == []
 
 
-@pytest.mark.parametrize("act", ["dismiss", "replay"])
+def test_what_was_dismissed_is_reopened(system: System) -> None:
+    """It is on the desk again; the audit and the delivery's notes say who and why."""
+    fail(system, "evt-1", "evt-2")
+    run("failed", "dismiss", "evt-1", "--why", "paid by hand")
+    result = run("failed", "reopen", "evt-1", "evt-2", "--why", "it was the other one")
+    assert (result.exit_code, result.stdout) == (1, "evt-1: back on the desk\n")
+    assert result.stderr == "evt-2: it was not dismissed\n"
+    assert on_desk() == ["evt-2", "evt-1"]
+    line = done("audit")[0]
+    assert (line["what"], line["why"], line["deliveries"]) == ("reopening of evt-1", "it was the other one", 1)
+    assert done("delivery", "show", "evt-1")["notes"][1]["text"] == "reopened: it was the other one"
+
+
+@pytest.mark.parametrize("act", ["dismiss", "replay", "reopen"])
 def test_a_reason_that_says_nothing_is_refused(system: System, act: str) -> None:
     """It would stand in the audit for ever."""
     fail(system, "evt-1")

@@ -36,6 +36,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("list_failures", {"reason": "rejected"}),
     ("note_failures", {"delivery_ids": ["evt-bad"], "text": "they were told"}),
     ("dismiss_failures", FAILED),
+    ("reopen_failures", FAILED),
     ("replay_failures", FAILED),
     ("cancel_deliveries", FAILED),
     ("replay_deliveries", {**FAILED, "cancelled": True}),
