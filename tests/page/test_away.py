@@ -74,6 +74,7 @@ def test_with_the_ledger_frozen_each_page_comes_back(
 ) -> None:
     """No connection breaks and nobody answers: each page says so when its patience ends, and not the ledger's own."""
     monkeypatch.setattr(operations, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(rounds, "_PATIENCE", timedelta(seconds=1))
     site.log_in()
 
     def look(path: str) -> tuple[int, str]:
@@ -88,6 +89,8 @@ def test_with_the_ledger_frozen_each_page_comes_back(
         status, text = look("/")
         assert status == 200
         assert "<b>ledger</b> it has not answered within 3 s" in text
+        faults = site.api("GET", "/status").json()["faults"]
+        assert [fault["text"] for fault in faults if fault["part"] == "ledger"] == ["it has not answered within 3 s"]
     assert "evt-bad" in site.text("/failed")
 
 

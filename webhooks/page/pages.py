@@ -123,7 +123,7 @@ def deliveries() -> str:
 
 
 def find() -> AnyResponse | str:
-    """Show what is found by a value, or the one that it is."""
+    """Show what is found by a value; without one, all."""
     if not request.args.get("value", "").strip():
         return redirect("/deliveries", 303)
     return render_template("find.html", found=_ask("find_deliveries"))
