@@ -87,7 +87,7 @@ def test_a_note_is_kept_with_the_delivery(system: System) -> None:
     assert done("failed")["unseen"] == 0
 
 
-@pytest.mark.parametrize("text", ["", "a\nb", "x" * 501])
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "x" * 501])
 def test_what_is_no_note_is_refused(system: System, text: str) -> None:
     """It is empty, too long, or more than a line."""
     fail(system, "evt-1")
@@ -136,6 +136,29 @@ def test_single_ones_are_dismissed_and_sent_again(system: System) -> None:
     assert refused("failed", "dismiss", "evt-1", "--why", "x") == "evt-1: it was dismissed already"
     assert run("failed", "replay", "evt-1", "--why", "x").stdout == "evt-1: is being sent again\n"
     assert on_desk() == []
+
+
+def test_what_was_dismissed_is_reopened(system: System) -> None:
+    """It is on the desk again; the audit and the delivery's notes say who and why."""
+    fail(system, "evt-1", "evt-2")
+    run("failed", "dismiss", "evt-1", "--why", "paid by hand")
+    result = run("failed", "reopen", "evt-1", "evt-2", "--why", "it was the other one")
+    assert (result.exit_code, result.stdout) == (1, "evt-1: back on the desk\n")
+    assert result.stderr == "evt-2: it was not dismissed\n"
+    assert on_desk() == ["evt-2", "evt-1"]
+    line = done("audit")[0]
+    assert (line["what"], line["why"], line["deliveries"]) == ("reopening of evt-1", "it was the other one", 1)
+    assert done("delivery", "show", "evt-1")["notes"][1]["text"] == "reopened: it was the other one"
+
+
+@pytest.mark.parametrize("act", ["dismiss", "replay", "reopen"])
+def test_a_reason_that_says_nothing_is_refused(system: System, act: str) -> None:
+    """It would stand in the audit for ever."""
+    fail(system, "evt-1")
+    assert refused("failed", act, "evt-1", "--why", " ") == (
+        "webhooks: --why is a reason for the audit: 1 to 500 printable characters"
+    )
+    assert on_desk() == ["evt-1"]
 
 
 @pytest.mark.parametrize("act", ["dismiss", "replay"])

@@ -10,12 +10,14 @@ import pytest
 
 from tests.courier import attempt, take
 from tests.integration.test_endpoints import headers_of
+from tests.integration.test_failed import fail
 from tests.system import SECRET, System
 from webhooks import deliver, parts
 from webhooks.errors import NotPossible
 from webhooks.ledger.endpoints import Endpoints
+from webhooks.ledger.replays import Verdict
 from webhooks.model import Changes, HeldFor, Operator, Reason, State
-from webhooks.operating import endpoints
+from webhooks.operating import desk, endpoints
 
 URL = "https://acme.example/hook"
 ALICE, BOB = Operator("alice"), Operator("bob")
@@ -74,6 +76,41 @@ def test_who_changes_what_was_just_removed_is_told_so(system: System) -> None:
             lambda: endpoints.change(BOB, "ep_x", Changes(headers={"X-A": "1"})),
         )
     assert system.sql("SELECT headers FROM endpoints") == [({},)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told", "state"),
+    [
+        ("replay", "dismiss", "it is held, not failed", State.HELD),
+        ("dismiss", "dismiss", "it was dismissed already", State.FAILED),
+        ("replay", "replay", "somebody else is at it; try again in a moment", State.HELD),
+    ],
+)
+def test_two_at_the_desk_who_mean_the_same_delivery_do_one_thing(
+    system: System, first: str, second: str, told: str, state: State
+) -> None:
+    """Whoever is later is told what the other did; the audit has the one line."""
+    fail(system, "evt-1")
+    acts = {"replay": desk.replay, "dismiss": desk.dismiss}
+    within = {
+        "replay": lambda act: parts.replays().within(act).replay(["evt-1"], again=False),
+        "dismiss": lambda act: parts.desk().within(act).dismiss("alice", ["evt-1"], "dismissed"),
+    }
+    with ThreadPoolExecutor(1) as pool:
+        with parts.act(ALICE, "this was done", "webhooks audit") as act:
+            assert within[first](act) == [Verdict("evt-1")]
+            later = pool.submit(acts[second], BOB, ["evt-1"])
+            system.wait_until(
+                lambda: (
+                    later.done()  # who replays passes over what somebody else has
+                    or system.sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+                ),
+                "it waits, or is told",
+            )
+            act.note_deliveries(f"{first} of", ["evt-1"])
+        assert later.result(30) == [Verdict("evt-1", told)]
+    assert [line.who for line in parts.audit().latest(5).items] == ["alice"]
+    assert system.counted() == {state: 1}
 
 
 EVENTS, PRODUCERS = 15, 4

@@ -199,6 +199,29 @@ def test_what_is_not_on_the_desk_is_not_dismissed(books: Books) -> None:
     assert [row.who for row in books.sql("SELECT who FROM notes")] == ["anna"]
 
 
+def test_what_was_dismissed_by_mistake_is_put_back(books: Books) -> None:
+    """It is on the desk as before, seen, with a note of who did so; what was never dismissed is told why not."""
+    books.accept("pending")
+    for name in ("wrong", "open", "pruned", "again"):
+        books.fail(name)
+    books.desk.dismiss("anna", ["wrong", "pruned", "again"], "dismissed: paid")
+    books.sql("UPDATE deliveries SET pruned = true WHERE id = 'pruned'")
+    fail_again(books, "again")
+    assert books.desk.reopen("bert", ["wrong", "open", "pruned", "again", "pending", "nothing", "wrong"], "no") == [
+        Verdict("wrong"),
+        Verdict("open", "it was not dismissed"),
+        Verdict("pruned", "it has been pruned: it is not on the desk any more"),
+        Verdict("again", "it was not dismissed"),
+        Verdict("pending", "it is pending, not failed"),
+        Verdict("nothing", "there is no such delivery"),
+    ]
+    assert set(on_desk(books)) == {"wrong", "open", "again"}
+    found = books.desk.dealings("wrong")
+    assert (found.seen, found.dismissed) == (True, False)
+    assert [(note.who, note.text) for note in found.notes] == [("anna", "dismissed: paid"), ("bert", "no")]
+    assert books.desk.dismiss("anna", ["wrong"], "dismissed: now it is paid") == [Verdict("wrong")]
+
+
 def test_notes_go_with_the_attempts_that_they_are_about(books: Books) -> None:
     """Once a failed delivery is pruned; what is noted of others stays."""
     books.fail("old")

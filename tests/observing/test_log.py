@@ -251,6 +251,26 @@ LINES = [
         'operator.acted {"who": "somebody", "what": "paused acme", "why": "they asked"}',
     ),
     (
+        operators.LoggedIn("anna", "10.1.2.3"),
+        INFO,
+        'operator.logged_in {"who": "anna", "origin": "10.1.2.3"}',
+    ),
+    (
+        operators.LoginFailed("anna", "10.1.2.3", None),
+        WARNING,
+        'operator.login_failed {"who": "anna", "origin": "10.1.2.3"}',
+    ),
+    (
+        operators.LoginFailed(None, "10.1.2.3", timedelta(minutes=5)),
+        WARNING,
+        'operator.login_failed {"origin": "10.1.2.3", "waits_ms": 300000}',
+    ),
+    (
+        operators.LoggedOut("anna", "10.1.2.3"),
+        INFO,
+        'operator.logged_out {"who": "anna", "origin": "10.1.2.3"}',
+    ),
+    (
         operators.NoticeSent(7, operators.NoticeKind.GONE, "acme", "acme", operators.RecipientName.MAIL, 2),
         INFO,
         (

@@ -130,6 +130,11 @@ class Browser:
         """Return what a person reads."""
         return str(self.evaluate("document.body.innerText"))
 
+    def has_asked_for(self, url: str) -> bool:
+        """Whether it has; can be asked also while it waits for a page."""
+        self._drain(0.02)
+        return url in self.requested
+
     def shoot(self, path: Path) -> None:
         """Take a picture of the whole page."""
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+import requests
 from openapi_spec_validator import validate
 
 from tests import courier
@@ -35,6 +36,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("list_failures", {"reason": "rejected"}),
     ("note_failures", {"delivery_ids": ["evt-bad"], "text": "they were told"}),
     ("dismiss_failures", FAILED),
+    ("reopen_failures", FAILED),
     ("replay_failures", FAILED),
     ("cancel_deliveries", FAILED),
     ("replay_deliveries", {**FAILED, "cancelled": True}),
@@ -118,7 +120,11 @@ def test_who_may_look_reads_everything_and_does_nothing(client: Client, story: S
         ("GET", "/deliveries?limit=1&limit=2", None, "'limit' is given twice"),
         ("GET", "/deliveries?state=lost", None, "state: Input should be 'pending', 'held', 'delivered' or 'failed'"),
         ("GET", "/deliveries?limit=100000", None, "limit: Input should be less than or equal to 200"),
-        ("GET", "/deliveries?since=yesterday", None, "since: "),
+        ("GET", "/deliveries?since=yesterday", None, "since: 'yesterday' is not a moment such as 2026-01-31"),
+        ("GET", "/deliveries?since=30", None, "since: '30' is not a moment"),  # of what? a second of 1970 is not meant
+        ("GET", "/failures?failed_before=-5", None, "failed_before: '-5' is not a moment"),
+        ("GET", f"/deliveries?after={'x' * 1001}", None, "after: String should have at most 1000 characters"),
+        ("GET", f"/deliveries/{'x' * 1001}", None, "delivery_id: no name is written like that"),
         ("GET", "/deliveries?type=%00", None, "type: it has a NUL in it"),
         ("GET", "/find", None, "value: Field required"),
         ("POST", "/deliveries/cancel", None, "the body is not a JSON object"),
@@ -127,6 +133,9 @@ def test_who_may_look_reads_everything_and_does_nothing(client: Client, story: S
         ("POST", "/deliveries/cancel", {"delivery_ids": [], **WHY}, "delivery_ids: List should have at least 1 item"),
         ("POST", "/deliveries/cancel", {"delivery_ids": ["\ud800"], **WHY}, "delivery_ids.0: "),
         ("POST", "/endpoints/acme/pause", {"why": ""}, "why: String should have at least 1 character"),
+        ("POST", "/endpoints/acme/pause", {"why": " \t"}, "why: String should have at least 1 character"),
+        ("POST", "/endpoints/acme/pause", {"why": "a\nb"}, "why: it is more than a line"),
+        ("POST", "/endpoints/acme/pause", {"why": "x\u202e"}, "why: it is more than a line, or has characters in it"),
         ("POST", "/endpoints/acme/pause", {"why": "x", "until": "noon"}, "'until' is not known here"),
     ],
 )
@@ -138,6 +147,21 @@ def test_a_mistake_is_one_line_that_names_the_field(
     assert (answer.status_code, list(answer.json())) == (422, ["error"])
     assert answer.json()["error"].startswith(complaint)
     assert "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"why":' * 30_000], ids=["lists", "objects"])
+def test_a_body_of_brackets_within_brackets_is_a_mistake_as_well(site: Site, body: str) -> None:
+    """Whatever reads it gives up at some depth; that is no fault of ours, and fills no log."""
+    headers = {"Authorization": f"Bearer {TOKENS['anna']}", "Content-Type": "application/json"}
+    answer = requests.post(f"{site.url}/api/deliveries/cancel", data=body, headers=headers, timeout=30)
+    assert (answer.status_code, list(answer.json())) == (422, ["error"])
+    assert answer.json()["error"].startswith("the body is not a JSON object")
+
+
+def test_a_reason_is_written_without_what_surrounds_it(client: Client, story: System) -> None:
+    """The audit has the words alone."""
+    client.call("pause_endpoint", endpoint_id="acme", why="  they asked ")
+    assert parts.audit().latest(1).items[0].why == "they asked"
 
 
 def test_what_is_not_there_is_404_and_what_cannot_be_is_409(site: Site, story: System) -> None:

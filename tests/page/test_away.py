@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from signal import Signals
 
 import pytest
+from redis import Redis
 
+from tests.faults.frozen import frozen
 from tests.page.conftest import Site
 from tests.system import System
 from webhooks import parts
@@ -14,7 +20,8 @@ from webhooks.demo.embedded import free_port
 from webhooks.demo.stage import wait_until
 from webhooks.gate.gate import Gate
 from webhooks.ledger.audit import Audit
-from webhooks.page import rounds
+from webhooks.model import State
+from webhooks.page import operations, rounds
 from webhooks.page.overview import glance
 from webhooks.policy.breaker import BreakerRules
 
@@ -60,6 +67,61 @@ def test_with_the_ledger_away_each_page_says_so_in_a_line(site: Site, story: Sys
         assert (status.status_code, status.json()["ledger"]) == (200, None)
         assert "ledger" in {fault["part"] for fault in status.json()["faults"]}
     assert "evt-bad" in site.text("/failed")
+
+
+def test_with_the_ledger_frozen_each_page_comes_back(
+    site: Site, story: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection breaks and nobody answers: each page says so when its patience ends, and not the ledger's own."""
+    monkeypatch.setattr(operations, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(rounds, "_PATIENCE", timedelta(seconds=1))
+    site.log_in()
+
+    def look(path: str) -> tuple[int, str]:
+        page = site.session.get(site.url + path, timeout=10)  # half of the ledger's own
+        return page.status_code, page.text
+
+    paths = ["/deliveries", "/delivery?id=evt-bad", "/endpoint?id=strict", "/failed"]
+    with frozen(story.environment["WEBHOOKS_DATABASE_URL"]), asked_anew(), ThreadPoolExecutor(len(paths)) as pool:
+        for status, text in pool.map(look, paths):
+            assert status == 503
+            assert "ledger: the ledger " in text
+        status, text = look("/")
+        assert status == 200
+        assert "<b>ledger</b> it has not answered within 3 s" in text
+        faults = site.api("GET", "/status").json()["faults"]
+        assert [fault["text"] for fault in faults if fault["part"] == "ledger"] == ["it has not answered within 3 s"]
+    assert "evt-bad" in site.text("/failed")
+
+
+def test_with_redis_frozen_gate_and_broker_are_a_line_each(
+    site: Site, story: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both take connections and answer nothing; what is the ledger's is there, and an act on it is done all the same.
+
+    Flower does not hear of that act at once, since it would by the broker.
+    """
+    monkeypatch.setattr(rounds, "_PATIENCE", timedelta(seconds=1.5))
+    site.log_in()
+    with silent(story.servers.redis.url), asked_anew():
+        all_said(site, " gate the gate", " broker ", "queue sweep ? wait", "1 held")
+        assert "attempt 1" in site.text("/delivery?id=evt-again")
+        assert "breaker the gate" in site.text("/endpoint?id=strict")
+        told = site.act("replay_failures", delivery_ids="evt-bad", back="/failed", **WHY)
+        assert "1 are being sent again" in told.text
+    assert parts.views().delivery("evt-bad").delivery.state is State.HELD
+
+
+@contextlib.contextmanager
+def silent(redis_url: str) -> Iterator[None]:
+    """Have a Redis take connections and answer nothing."""
+    with Redis.from_url(redis_url) as client:
+        pid = client.info("server")["process_id"]
+    os.kill(pid, Signals.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, Signals.SIGCONT)
 
 
 def test_with_the_gate_away_an_endpoint_is_shown_without_its_breaker(site: Site, story: System) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
+from tests import courier
 from tests.page.browser import Browser, browsing, find_chromium
 from tests.page.conftest import PASSWORD, Site
 from tests.system import System
 from webhooks import parts
-from webhooks.model import State
+from webhooks.model import Operator, State
+from webhooks.operating import desk
 
 CHROMIUM = find_chromium()
 pytestmark = pytest.mark.skipif(
@@ -91,12 +94,84 @@ def test_it_is_better_with_its_script(browser: Browser, site: Site, story: Syste
     assert not browser.evaluate("document.querySelector('.chosen .act button').disabled")
     browser.evaluate("refresh()")
     assert browser.evaluate("document.querySelectorAll('tbody input:checked').length") == 4
+    browser.evaluate("document.querySelector('thead input').click()")
+    parts.replays().cancel(["evt-again"])
+    browser.evaluate("refresh()")
+    browser.wait_for("document.body.innerText.includes('failed: cancelled')")
+    browser.evaluate("document.querySelector('thead input').click()")
+    assert browser.evaluate("document.querySelectorAll('tbody input:checked').length") == 4
+    assert not browser.evaluate("document.querySelector('.chosen .act button').disabled")
     browser.open(f"{site.url}/delivery?id=evt-held")
     browser.fill("[name=why]", "a reason in the making")
     parts.replays().cancel(["evt-held"])
     browser.evaluate("refresh()")
     browser.wait_for("document.body.innerText.includes('failed: cancelled')")
     assert browser.evaluate("document.querySelector('[name=why]').value") == "a reason in the making"
+
+
+def test_what_is_not_up_to_date_says_so(browser: Browser, site: Site, story: System) -> None:
+    """While a part is away a page that lies open tells since when and why, and no more once it is back."""
+    log_in(browser, site)
+    browser.open(f"{site.url}/failed")
+    with story.ledger_away():
+        browser.evaluate("refresh()")
+        assert "not brought up to date since: ledger: the ledger" in browser.text()
+        assert "evt-bad" in browser.text()
+    parts.replays().cancel(["evt-held"])
+    browser.evaluate("refresh()")
+    assert "not brought up to date" not in browser.text()
+
+
+def test_a_second_click_does_nothing(browser: Browser, site: Site, story: System) -> None:
+    """While the first is under way; what was sent twice would be noted twice."""
+    log_in(browser, site)
+    browser.open(f"{site.url}/delivery?id=evt-bad")
+    browser.fill("[action='/acts/note_failures'] [name=why]", "called them")
+    twice = (
+        "const button = document.querySelector('[action=\"/acts/note_failures\"] button');"
+        "window.wasHere = true; button.click(); setTimeout(() => { button.click(); fetch('/alive'); }, 100)"
+    )
+    with parts.act(Operator("bert"), "it was locked", "webhooks audit") as act:
+        act.rows(text("SELECT FROM deliveries WHERE id = 'evt-bad' FOR UPDATE"))  # so that the first takes its time
+        browser.evaluate(f"{{ {twice} }}")
+        story.wait_until(lambda: browser.has_asked_for(f"{site.url}/alive"), "the second click")
+    browser.settle()
+    assert "1 are noted" in browser.text()
+    assert [note.text for note in parts.desk().dealings("evt-bad").notes] == ["called them"]
+
+
+def test_the_key_enter_does_no_harm(browser: Browser, site: Site, story: System) -> None:
+    """Whoever has typed what is to be noted, and presses it, has sent nothing again and dismissed nothing."""
+    log_in(browser, site)
+    browser.open(f"{site.url}/failed")
+    browser.evaluate("document.querySelector('[value=evt-bad]').click()")
+    browser.fill("form.chosen [name=why]", "called them")
+    browser.evaluate("window.wasHere = true")
+    for kind in ("keyDown", "keyUp"):
+        browser.ask("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r", windowsVirtualKeyCode=13)
+    browser.settle()
+    assert [line.what for line in parts.audit().latest(5).items] == ["note on evt-bad"]
+    assert parts.views().delivery("evt-bad").delivery.state is State.FAILED
+
+
+def test_no_page_is_wider_than_a_phone(browser: Browser, site: Site, story: System) -> None:
+    """Whatever stands in it: what is wide by nature, a table, is moved within its own frame."""
+    long = "x" * 120
+    courier.send({"id": long, "type": f"kyc.{long}", "merchant_id": "strict"})
+    courier.send({"id": "evt-stranger", "type": "kyc.a", "merchant_id": long})
+    desk.note(Operator("anna", long), ["evt-bad"], long)
+    log_in(browser, site)
+    browser.ask("Emulation.setDeviceMetricsOverride", width=375, height=700, deviceScaleFactor=1, mobile=False)
+    try:
+        wide = {}
+        paths = ["/", "/deliveries", "/delivery?id=evt-bad", f"/delivery?id={long}", f"/event?id={long}", "/merchants"]
+        for path in [*paths, f"/merchant?id={long}", "/endpoint?id=strict", "/failed", "/audit", f"/find?value={long}"]:
+            browser.open(site.url + path)
+            if (width := browser.evaluate("document.scrollingElement.scrollWidth")) > 375:
+                wide[path] = width
+        assert wide == {}
+    finally:
+        browser.ask("Emulation.clearDeviceMetricsOverride")
 
 
 def test_nothing_is_asked_of_anybody_else(browser: Browser, site: Site, story: System) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from signal import SIGTERM
+from typing import Any
 
+import pytest
 import requests
 
 from tests.forks import Fork
-from tests.page.conftest import TOKENS
+from tests.page.conftest import PASSWORD, TOKENS, Site
 from tests.system import System
 from webhooks.demo.embedded import free_port
 from webhooks.demo.stage import Program
+from webhooks.observing.log import LogStyle
 
 HEADERS = {"Authorization": f"Bearer {TOKENS['lena']}"}
 
@@ -43,6 +48,39 @@ def test_the_program_serves_until_it_is_told_to_end(system: System, users: str) 
         assert requests.get(f"{url}/alive", timeout=10).text == "ok\n"
         endpoints = requests.get(f"{url}/api/endpoints", headers=HEADERS, timeout=10)
         assert endpoints.json() == {"items": [], "next": None}
+
+
+TEXT = re.compile(r"\[(?P<time>\S+): (?P<level>[A-Z]+)\] (?P<name>operator\.\w+) (?P<fields>{.*})", re.ASCII)
+
+
+def told(line: str) -> dict[str, Any]:
+    """Return what a line of the log says, in either style."""
+    found = TEXT.fullmatch(line)
+    fields = found.groupdict() if found else {}
+    return {**fields, **json.loads(fields.pop("fields", line))}
+
+
+@pytest.mark.parametrize("style", list(LogStyle))
+def test_who_comes_and_goes_is_a_line_of_the_log(system: System, users: str, style: LogStyle) -> None:
+    """With its time, who it was and from where; never a password, not even one that was typed as the name."""
+    system.set(dashboard_users=users, log=style)
+    with running(system) as url:
+        site = Site(url)
+        for name, password in ((PASSWORD, ""), ("lena", "canary"), ("lena", PASSWORD)):
+            site.log_in(name, password)
+        site.post("/logout", {"form_token": site.token_of("/audit")})
+    log = (system.folder / "dashboard.log").read_text()
+    lines = [told(line) for line in log.splitlines() if "operator." in line]
+    assert [(line["level"], line["name"], line.get("who")) for line in lines] == [
+        ("WARNING", "operator.login_failed", None),
+        ("WARNING", "operator.login_failed", "lena"),
+        ("INFO", "operator.logged_in", "lena"),
+        ("INFO", "operator.logged_out", "lena"),
+    ]
+    assert {line["origin"] for line in lines} == {"127.0.0.1"}
+    assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
+    assert PASSWORD not in log
+    assert "canary" not in log
 
 
 def test_with_redis_away_the_program_starts_and_names_the_parts(system: System, users: str) -> None:

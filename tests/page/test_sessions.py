@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from datetime import timedelta
@@ -114,6 +115,17 @@ def test_who_guesses_has_to_wait(site: Site) -> None:
     refused = site.log_in()
     assert refused.status_code == 429
     assert "try again in" in refused.text
+
+
+def test_the_failure_after_which_nobody_may_try_is_told_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Its line says for how long; who is turned away meanwhile leaves none, or a stranger could fill the log."""
+    for _ in range(MOST_OF_ADDRESS - 1):
+        sessions.book().failures.note("127.0.0.1", "somebody")
+    with caplog.at_level(logging.INFO, "webhooks"):
+        for _ in range(3):
+            site.log_in("anna", "a guess")
+    (line,) = caplog.messages
+    assert re.fullmatch(r'operator\.login_failed {"who": "anna", "origin": "127\.0\.0\.1", "waits_ms": [0-9]+}', line)
 
 
 def test_failures_are_forgotten_in_time_and_count_by_address_and_name() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import click
 from webhooks.cli.names import EndpointId, MerchantId
 from webhooks.ledger.views import Wanted
 from webhooks.model import HeldFor, Reason, State
-from webhooks.process.spelling import parse_duration
+from webhooks.process.spelling import parse_moment
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -29,18 +29,10 @@ class Moment(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Read ISO 8601, or a span with its unit."""
         try:
-            moment = value if isinstance(value, datetime) else _moment(value.strip())
-        except (ValueError, OverflowError):
-            wanted = "such as 2026-01-31 or 2026-01-31T12:00, nor how long ago one was, such as 90s, 15m, 1h or 7d"
-            self.fail(f"{value!r} is not a moment {wanted}", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _moment(text: str) -> datetime:
-    if not text[-1:].isalpha() or text.endswith("Z"):  # a number without a unit may be meant as a year
-        return datetime.fromisoformat(text)
-    span: timedelta = parse_duration(text)
-    return datetime.now(UTC) - span
+            moment: datetime = parse_moment(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return moment
 
 
 class Word(click.ParamType[StrEnum]):

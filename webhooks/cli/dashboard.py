@@ -10,6 +10,8 @@ import click
 
 from webhooks.cli.output import as_json, print_json
 from webhooks.errors import NotPossible
+from webhooks.observing import lines
+from webhooks.observing.log import LogStyle
 from webhooks.process import accounts
 from webhooks.process.ending import needing
 from webhooks.settings import get_settings
@@ -42,11 +44,18 @@ def dashboard(context: click.Context, address: str, port: int) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    get_settings()
+    style = get_settings().log
     with needing("dashboard"):
         from webhooks.page.serving import serve  # noqa: PLC0415 - only this command needs the extra
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    serve(address, port, lambda line: click.echo(line, err=True))
+    serve(address, port, lambda line: _say(line, style))
+
+
+def _say(line: str, style: LogStyle) -> None:
+    """Say where it serves; what follows is the log of a program that runs for long, each line with its time."""
+    click.echo(line, err=True)
+    if style is LogStyle.TEXT:
+        lines.begin_for_people()
 
 
 @dashboard.command("hash")

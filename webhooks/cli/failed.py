@@ -141,6 +141,15 @@ def dismiss(delivery_ids: tuple[str, ...], why: str, json_: bool, **group: Any) 
         _conclude_group("are dismissed", desk.dismiss_all, operator(why), _group(group), json_)
 
 
+@failed.command("reopen")
+@click.argument("delivery_ids", nargs=-1, required=True, metavar="ID…")
+@_why
+@as_json
+def reopen(delivery_ids: tuple[str, ...], why: str, json_: bool) -> None:
+    """Put dismissed deliveries back on the desk; `failed list --all` names them."""
+    conclude("back on the desk", desk.reopen(operator(why), delivery_ids), json_)
+
+
 def _refuse(group: dict[str, Any]) -> None:
     if any(group.values()):
         raise NotPossible("name deliveries, or a group by --merchant and --reason; not both")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -176,12 +176,21 @@ class Desk:
 
     def dismiss(self, who: str, delivery_ids: Iterable[str], text: str) -> list[Verdict]:
         """Take these off the desk, with a note; each stays failed."""
+        return self._move(failures.DISMISS, who, delivery_ids, text, _why_not_dismissed)
+
+    def reopen(self, who: str, delivery_ids: Iterable[str], text: str) -> list[Verdict]:
+        """Put what was dismissed back on the desk, with a note; it stays seen."""
+        return self._move(failures.REOPEN, who, delivery_ids, text, _why_not_reopened)
+
+    def _move(
+        self, statement: Any, who: str, delivery_ids: Iterable[str], text: str, why_not: Callable[[Any], str]
+    ) -> list[Verdict]:
         named = list(dict.fromkeys(delivery_ids))
-        dismissed = {row.id for row in self._database.rows(failures.DISMISS, {"the_ids": named})}
-        self._write(who, sorted(dismissed), text)
-        left = [one for one in named if one not in dismissed]
+        moved = {row.id for row in self._database.rows(statement, {"the_ids": named})}
+        self._write(who, sorted(moved), text)
+        left = [one for one in named if one not in moved]
         found = {row.id: row for row in self._database.rows(failures.FOUND, {"the_ids": left})} if left else {}
-        return [Verdict(one, None if one in dismissed else _why_not(found.get(one))) for one in named]
+        return [Verdict(one, None if one in moved else why_not(found.get(one))) for one in named]
 
     def _write(self, who: str, delivery_ids: Sequence[str], text: str) -> Sequence[Row[Any]]:
         if not delivery_ids:
@@ -193,9 +202,10 @@ class Desk:
 
 
 _UNKNOWN = "there is no such delivery"
+_PRUNED = "it has been pruned: it is not on the desk any more"
 
 
-def _why_not(row: Any) -> str:
+def _why_not_dismissed(row: Any) -> str:
     if row is None:
         return _UNKNOWN
     reasons = {
@@ -203,7 +213,15 @@ def _why_not(row: Any) -> str:
         "an operator cancelled it: it is not on the desk": row.reason == Reason.CANCELLED,
         "it was dismissed already": row.dismissed,
     }
-    return next((why for why, holds in reasons.items() if holds), "it has been pruned: it is not on the desk any more")
+    return next((why for why, holds in reasons.items() if holds), _PRUNED)
+
+
+def _why_not_reopened(row: Any) -> str:
+    if row is None:
+        return _UNKNOWN
+    if row.state != State.FAILED:
+        return f"it is {row.state}, not failed"
+    return _PRUNED if row.dismissed else "it was not dismissed"
 
 
 def _of(kind: Any, row: Row[Any]) -> dict[str, Any]:

@@ -158,5 +158,7 @@ DISMISS = (
     .returning(deliveries.c.id)
 )
 
+REOPEN = update(deliveries).where(_NAMED, ON_RECORD, DISMISSED).values(dismissed_at=None).returning(deliveries.c.id)
+
 _OF_EACH = select(deliveries.c.id, the("who", Text), the("text", Text)).where(_NAMED)
 WRITE = insert(notes).from_select(["delivery_id", "who", "text"], _OF_EACH).returning(notes.c.delivery_id)

@@ -1,4 +1,4 @@
-"""A log for programs: each line is one JSON object, whoever of this process wrote it, we, Celery or a library."""
+"""A process's log. For programs each line is one JSON object, whoever of it wrote that, we, Celery or a library."""
 
 from __future__ import annotations
 
@@ -44,8 +44,20 @@ class JsonLines(logging.Formatter):
 
 def begin(*, facts_from: int = logging.INFO) -> None:
     """Have this process write its log so, to standard error: facts from a level on, of all others what is wrong."""
+    _begin(JsonLines(), facts_from)
+
+
+def begin_for_people() -> None:
+    """Have this process write its log as workers do for people, to standard error, with moments in UTC."""
+    formatter = logging.Formatter("[%(asctime)s: %(levelname)s] %(message)s")
+    formatter.converter = time.gmtime
+    formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+    _begin(formatter, logging.INFO)
+
+
+def _begin(formatter: logging.Formatter, facts_from: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("webhooks").setLevel(facts_from)
     logging.captureWarnings(True)

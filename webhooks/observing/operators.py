@@ -1,8 +1,9 @@
-"""What operators do by hand, and what becomes of the notices that they are sent, as facts."""
+"""What operators do by hand, who of them comes and goes, and what becomes of notices to them, as facts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from webhooks.observing.facts import Fact
@@ -33,6 +34,37 @@ class Acted(Fact):
     what: str
     why: str | None
     deliveries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn(Fact):
+    """An operator has begun a session of the dashboard; `origin` is the network address that asked."""
+
+    name = "operator.logged_in"
+    who: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoginFailed(Fact):
+    """It was not the operator's password. `who` is None where no operator has that name: people type passwords there.
+
+    `waits`: for how long nobody may try again from there, or by that name.
+    """
+
+    name = "operator.login_failed"
+    who: str | None
+    origin: str
+    waits: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOut(Fact):
+    """An operator has ended a session of the dashboard."""
+
+    name = "operator.logged_out"
+    who: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The desk: noting something about what failed, dismissing it, and sending it again, one by one or in groups."""
+"""The desk: noting something about what failed, dismissing and reopening it, and sending it again, also in groups."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ def dismiss_all(by: Operator, wanted: OnDesk) -> Iterator[Sequence[Verdict]]:
     return _in_batches(by, wanted, _dismissal(by))
 
 
+def reopen(by: Operator, delivery_ids: Sequence[str]) -> Sequence[Verdict]:
+    """Put dismissed deliveries back on the desk: they were not dealt with. Say of each whether it was dismissed."""
+    return _act(by, delivery_ids, _reopening(by))
+
+
 def replay(by: Operator, delivery_ids: Sequence[str]) -> Sequence[Verdict]:
     """Send failed deliveries again, and say of each whether that was possible."""
     return _act(by, delivery_ids, _RESEND)
@@ -63,12 +68,25 @@ class _Deed:
 
 
 def _dismissal(by: Operator) -> _Deed:
-    text = f"dismissed: {by.why}" if by.why else "dismissed"
+    text = _with_reason("dismissed", by)
 
     def dismiss_them(act: Act, delivery_ids: Sequence[str]) -> Sequence[Verdict]:
         return parts.desk().within(act).dismiss(by.name, delivery_ids, text)
 
     return _Deed(dismiss_them, "dismissal of", "they were dismissed")
+
+
+def _reopening(by: Operator) -> _Deed:
+    text = _with_reason("reopened", by)
+
+    def reopen_them(act: Act, delivery_ids: Sequence[str]) -> Sequence[Verdict]:
+        return parts.desk().within(act).reopen(by.name, delivery_ids, text)
+
+    return _Deed(reopen_them, "reopening of", "they were reopened")
+
+
+def _with_reason(what: str, by: Operator) -> str:
+    return f"{what}: {by.why}" if by.why else what
 
 
 def _replay_them(act: Act, delivery_ids: Sequence[str]) -> Sequence[Verdict]:

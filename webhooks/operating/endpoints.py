@@ -183,7 +183,7 @@ def _checked(changes: Changes) -> Changes:
 
 def check_note(text: str) -> None:
     """Raise NotPossible for what is no note."""
-    if not (text.isprintable() and 0 < len(text) <= LONGEST_NOTE):
+    if not (text.isprintable() and text.strip() and len(text) <= LONGEST_NOTE):
         raise NotPossible(f"a note has 1 to {LONGEST_NOTE} printable characters")
 
 

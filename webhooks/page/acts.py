@@ -141,6 +141,11 @@ def dismiss_failures(by: Operator, wish: Named) -> Sequence[Verdict]:
     return desk.dismiss(by, wish.delivery_ids)
 
 
+def reopen_failures(by: Operator, wish: Named) -> Sequence[Verdict]:
+    """Put dismissed deliveries back on the desk: they were not dealt with."""
+    return desk.reopen(by, wish.delivery_ids)
+
+
 def replay_group(by: Operator, wish: GroupMeant) -> Worked:
     """Send again what is on the desk of one merchant for one reason, up to 2,000 at a time."""
     return _worked(desk.replay_all(by, OnDesk(merchant_id=wish.merchant_id, reason=wish.reason)))
@@ -197,6 +202,7 @@ ACTS: tuple[Operation, ...] = (
     act("/failures/note", note_failures, lambda done: _verdicts("are noted", done)),
     act("/failures/replay", replay_failures, lambda done: _verdicts("are being sent again", done)),
     act("/failures/dismiss", dismiss_failures, lambda done: _verdicts("are dismissed", done)),
+    act("/failures/reopen", reopen_failures, lambda done: _verdicts("are back on the desk", done)),
     act("/desk/replay", replay_group, lambda worked: _group("are being sent again", worked)),
     act("/desk/dismiss", dismiss_group, lambda worked: _group("are dismissed", worked)),
     act("/endpoints/{endpoint_id}/reset-breaker", reset_breaker, _reset),

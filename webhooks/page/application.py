@@ -77,7 +77,7 @@ def _refuse(error: Exception) -> Response:
     else:
         trouble = trouble_of(error, looking=request.method == "GET")
         if not isinstance(error, WebhooksError):
-            current_app.logger.error("a fault of this page, at %s", request.path, exc_info=error)
+            current_app.logger.error("a fault of this page, at %r", request.path, exc_info=error)
     return api.refuse(trouble) if is_api else pages.refuse(trouble)
 
 

@@ -85,7 +85,8 @@ def _refusals(operation: Operation) -> dict[str, Any]:
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    schema = {"type": "string", "minLength": 1, "maxLength": typed.LONGEST_NAME}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _in_query(operation: Operation) -> list[dict[str, Any]]:

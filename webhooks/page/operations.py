@@ -10,13 +10,18 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, get_type_hints
 
+from webhooks import parts
 from webhooks.errors import Refused
 from webhooks.model import Operator
 from webhooks.page import typed
 from webhooks.process.accounts import Account, Rights
+
+PATIENCE = timedelta(seconds=5)
+"""How long a read waits for the ledger: a person waits for it, and has a thread of the page."""
 
 _IN_PATH = re.compile(r"{(\w+)}")
 
@@ -93,7 +98,10 @@ class Operation:
             values["wish"] = wish
         if self.role is Rights.ACT:
             values["by"] = Operator(account.name, getattr(wish, "why", None))
-        return self.run(**values)
+        if self.role is Rights.ACT:
+            return self.run(**values)
+        with parts.database().within(PATIENCE):
+            return self.run(**values)
 
 
 def look(path: str, run: Callable[..., Any]) -> Operation:
@@ -107,6 +115,6 @@ def act(path: str, run: Callable[..., Any], tell: Callable[[Any], str]) -> Opera
 
 
 def _checked(name: str, text: str) -> str:
-    if not text or "\0" in text or "\ufffd" in text:
+    if not text or len(text) > typed.LONGEST_NAME or "\0" in text or "\ufffd" in text:
         raise typed.Unreadable(f"{name}: no name is written like that")
     return text

@@ -72,10 +72,12 @@ def look_around(*, wait: bool = False) -> Overview:
     said = rounds.rounds().fresh() if wait else rounds.rounds().latest()
     seen = rounds.state_of(said or {})
     ledger, breakers = _known(answers, "standing", Standing), answers["breakers"]
+    away = list(judging.unanswered(answers))
+    others = [each for each in seen.faults if each.part not in {fault.part for fault in away}]  # two asked it: one line
     overdue = judging.judge_overdue({"overdue": ledger.most_overdue if ledger else None})
     return Overview(
         asked=said is not None,
-        faults=list(dict.fromkeys([*judging.unanswered(answers), *seen.faults, *overdue])),
+        faults=list(dict.fromkeys([*away, *others, *overdue])),
         seen=seen,
         ledger=ledger,
         pace=_known(answers, "pace", Pace),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, Response, abort, flash, make_response, redirect, render_template, request
@@ -21,6 +22,7 @@ from webhooks.page.words import link
 from webhooks.process.spans import in_words
 
 _OPEN = {"pages.login", "pages.enter", "pages.alive"}  # for everybody
+_LONGEST_PATH = 2000  # characters
 _LONGEST_TOLD = 1000  # characters: it travels in the cookie
 
 Picture = tuple[str, str, list[Bar], str]
@@ -39,8 +41,9 @@ def make_pages() -> Blueprint:
 
 
 def refuse(trouble: Trouble) -> Response:
-    """Say on a page what is wrong."""
-    back = request.full_path if request.method == "GET" else _local(request.form.get("back", ""))
+    """Say on a page what is wrong; asking anew is offered where it may help, and after an act the way back."""
+    again = request.full_path if trouble.status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
+    back = _local(again if request.method == "GET" else request.form.get("back", ""), "")
     return make_response(render_template("trouble.html", trouble=trouble, back=back), trouble.status)
 
 
@@ -48,7 +51,7 @@ def _admit() -> AnyResponse | None:
     """Let in who is logged in."""
     if request.endpoint in _OPEN or sessions.visitor():
         return None
-    back = request.full_path.rstrip("?") if request.method == "GET" else "/"
+    back = request.full_path.rstrip("?") if request.method == "GET" else _local(request.form.get("back", "/"))
     return redirect(_login_at(back), 303)
 
 
@@ -120,7 +123,7 @@ def deliveries() -> str:
 
 
 def find() -> AnyResponse | str:
-    """Show what is found by a value, or the one that it is."""
+    """Show what is found by a value; without one, all."""
     if not request.args.get("value", "").strip():
         return redirect("/deliveries", 303)
     return render_template("find.html", found=_ask("find_deliveries"))
@@ -153,9 +156,10 @@ def endpoint() -> str:
 
 def failed() -> str:
     """Show the desk."""
-    narrowed = any(request.args.get(name) for name in ("merchant_id", "reason"))
+    choices = [("reason", "reason", list(Reason)), ("money", "money", ["true", "false"])]
     desk = BY_NAME["show_desk"](_visitor(), {}, {})
-    return render_template("failed.html", found=desk, page=_ask("list_failures"), narrowed=narrowed)
+    narrowed = any(request.args.values())
+    return render_template("failed.html", found=desk, page=_ask("list_failures"), narrowed=narrowed, choices=choices)
 
 
 def audit() -> str:
@@ -195,10 +199,10 @@ def _one(name: str, key: str) -> Any:
     return BY_NAME[name](_visitor(), {key: request.args.get("id", "").strip()}, {})
 
 
-def _local(path: str) -> str:
-    """Return a path of this page: nobody is led elsewhere."""
+def _local(path: str, otherwise: str = "/") -> str:
+    """Return a path of this page: nobody is led elsewhere, nor by an address that a proxy would not pass on."""
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if is_ours else "/"
+    return path if is_ours and len(path) <= _LONGEST_PATH else otherwise
 
 
 def _pictures(steps: Sequence[Tally]) -> list[Picture]:

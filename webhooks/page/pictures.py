@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
+from webhooks.process.spans import in_words
+
 _WIDTH, _HEIGHT = 720, 120
-_LEFT, _TOP, _BOTTOM = 52, 10, 18
+_LEFT, _TOP, _BOTTOM = 64, 10, 18
 _MARKS = 6  # moments along the bottom
 
 _WHOLE = Markup(
@@ -33,14 +35,15 @@ class Bar:
 
 def draw(kind: str, title: str, bars: Sequence[Bar], unit: str = "") -> Markup:
     """Draw bars side by side, with the largest written at the top and moments along the bottom."""
-    largest = max((bar.value or 0 for bar in bars), default=0)
+    largest = _largest(bars)
     room, width = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT) / max(len(bars), 1)
     inside = [_LINE.format(left=_LEFT, right=_WIDTH, y=y) for y in (_TOP, _TOP + room / 2, _TOP + room)]
     inside += [_text("most", _LEFT - 6, _TOP + 4, _written(largest, unit))] if largest else []
     inside += [_text("most", _LEFT - 6, _TOP + room, "0")]
     for place, bar in enumerate(bars):
-        height = room * (bar.value or 0) / largest if largest else 0
-        shown = max(height, 1.5) if bar.value else 0  # one of a thousand is still seen
+        if not bar.value:
+            continue
+        shown = max(room * bar.value / largest, 1.5)  # one of a thousand is still seen
         inside.append(
             _BAR.format(
                 x=_LEFT + place * width,
@@ -53,8 +56,17 @@ def draw(kind: str, title: str, bars: Sequence[Bar], unit: str = "") -> Markup:
     every = max(len(bars) // _MARKS, 1)
     for place, bar in list(enumerate(bars))[::every]:
         inside.append(_text("mark", _LEFT + place * width, _HEIGHT - 4, _clock(bar.since)))
-    label = f"{title}: the most in one step is {_written(largest, unit)}"
+    label = f"{title}: at most {most(bars, unit)} in a bar"
     return _WHOLE.format(kind=kind, width=_WIDTH, height=_HEIGHT, label=label, inside=Markup("").join(inside))
+
+
+def most(bars: Sequence[Bar], unit: str = "") -> str:
+    """Write the largest of them."""
+    return _written(_largest(bars), unit)
+
+
+def _largest(bars: Sequence[Bar]) -> float:
+    return max((bar.value or 0 for bar in bars), default=0)
 
 
 def _text(kind: str, x: float, y: float, text: str) -> Markup:
@@ -62,8 +74,7 @@ def _text(kind: str, x: float, y: float, text: str) -> Markup:
 
 
 def _written(value: float, unit: str) -> str:
-    number = f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"  # noqa: PLR2004
-    return f"{number} {unit}".strip()
+    return in_words(timedelta(seconds=value)) if unit == "s" else f"{value:,.0f}"
 
 
 def _clock(moment: datetime) -> str:

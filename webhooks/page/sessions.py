@@ -14,7 +14,9 @@ from typing import Any
 from flask import Flask, g, request, session
 from flask.sessions import SecureCookieSessionInterface
 
+from webhooks import parts
 from webhooks.errors import Refused
+from webhooks.observing.operators import LoggedIn, LoggedOut, LoginFailed
 from webhooks.page.limiting import Failures
 from webhooks.process.accounts import Account, by_password, by_token, read_accounts
 from webhooks.process.once import once
@@ -78,17 +80,17 @@ def prepare(application: Flask) -> None:
 
 def log_in(name: str, password: str) -> None:
     """Begin a session. Raises TooOften, and NotLoggedIn, which does not tell a wrong name from a wrong password."""
-    address = request.remote_addr or "nowhere"
-    if wait := book().failures.wait(address, name):
+    if wait := book().failures.wait(_origin(), name):
         raise TooOften(f"too many logins have failed: try again in {in_words(wait)}")
     account = _checked(name, password)
     if account is None:
-        book().failures.note(address, name)
+        _note_failure(name)
         raise NotLoggedIn("no such operator, or not this password")
     session.clear()
     session.permanent = True
     session.update(name=account.name, mark=account.mark, until=_now() + LASTS.total_seconds())
     session["id"] = secrets.token_urlsafe(16)
+    parts.observers().tell(LoggedIn(account.name, _origin()))
 
 
 def log_out() -> None:
@@ -98,6 +100,7 @@ def log_out() -> None:
         ended.pop(each, None)
     if "id" in session:
         ended[session["id"]] = session["until"]
+        parts.observers().tell(LoggedOut(session["name"], _origin()))
     session.clear()
 
 
@@ -141,6 +144,17 @@ def _checked(name: str, password: str) -> Account | None:
         return by_password(accounts_here(), name, password)
     finally:
         _AT_ONCE.release()
+
+
+def _note_failure(name: str) -> None:
+    failures = book().failures
+    failures.note(_origin(), name)
+    known = next((each.name for each in accounts_here() if each.name == name), None)
+    parts.observers().tell(LoginFailed(known, _origin(), failures.wait(_origin(), name) or None))
+
+
+def _origin() -> str:
+    return request.remote_addr or "nowhere"
 
 
 def _visitor() -> Account | None:

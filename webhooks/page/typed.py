@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from webhooks.errors import Refused
-from webhooks.process.spelling import parse_duration
-
-_SPAN = re.compile(r"\d{1,9}(\.\d+)?\s*(ms|s|m|h|d)", re.ASCII)
+from webhooks.process.spelling import parse_moment
 
 REFERENCE = "#/components/schemas/{model}"
 Direction = Literal["validation", "serialization"]
@@ -23,21 +20,6 @@ Direction = Literal["validation", "serialization"]
 
 class Unreadable(Refused):
     """What was asked is not written as it has to be; the text names the field."""
-
-
-def _so_long_ago(given: object) -> object:
-    """Read `1h` as the moment an hour ago; a bare number is none, since nobody knows of what."""
-    if not isinstance(given, str) or not _SPAN.fullmatch(given):
-        return given
-    span: timedelta = parse_duration(given)
-    try:
-        return datetime.now(UTC) - span
-    except OverflowError:
-        raise ValueError("that is longer ago than any moment") from None
-
-
-def _in_utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _storable(text: str) -> str:
@@ -50,15 +32,23 @@ def _storable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_storable)]
-When = Annotated[datetime, BeforeValidator(_so_long_ago), AfterValidator(_in_utc)]
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it is more than a line, or has characters in it that cannot be printed")
+    return text
+
+
+LONGEST_NAME = 1000  # characters: more than any name has, and few enough to be told in a line
+
+Text = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_storable)]
+When = Annotated[datetime, BeforeValidator(parse_moment)]
 Lines = Annotated[int, Field(ge=1, le=200)]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Code = Annotated[int, Field(ge=100, le=999)]
-Id = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_storable)]
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_storable)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=200)]
-Why = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
-Optional = Annotated[str | None, AfterValidator(lambda text: None if text is None else _storable(text))]
+Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_printable)]
+Optional = Text | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""How durations, ports, networks and lists are written, in settings and by people who type."""
+"""How durations, moments, ports, networks and lists are written, in settings and by people who type."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
@@ -31,6 +31,28 @@ def parse_duration(text: Any) -> Any:
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     except OverflowError:
         raise ValueError(f"{text!r} is longer than any duration can be") from None
+
+
+def parse_moment(text: Any) -> Any:
+    """Read `2026-01-31`, `2026-01-31T12:00`, UTC unless a zone is given, or how long ago it was: `90s`, `1h`.
+
+    Anything but text passes unchanged. Raises ValueError, in a line.
+    """
+    if not isinstance(text, str):
+        return text
+    try:
+        moment = _moment(text.strip())
+    except (ValueError, OverflowError):
+        wanted = "such as 2026-01-31 or 2026-01-31T12:00, nor how long ago one was, such as 90s, 15m, 1h or 7d"
+        raise ValueError(f"{text[:100]!r} is not a moment {wanted}") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _moment(text: str) -> datetime:
+    if not text[-1:].isalpha() or text.endswith("Z"):  # a number without a unit may be meant as a year
+        return datetime.fromisoformat(text)
+    span: timedelta = parse_duration(text)
+    return datetime.now(UTC) - span
 
 
 def split(text: Any) -> Any:
