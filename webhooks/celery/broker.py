@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 from celery import Celery
 from celery.app.control import Control
+from kombu.messaging import Producer
 from kombu.utils.json import dumps
 
 from webhooks.celery.app import SWEEP
@@ -39,12 +40,9 @@ def has_beat(app: Celery, host: str) -> bool:
 
 
 def broadcast(app: Celery, command: str, arguments: dict[str, Any]) -> None:
-    """Send a remote command to all workers. Raises BrokerUnavailable.
-
-    It goes by Celery's own control, since the application's loads what a worker needs.
-    """
-    with told_apart(app):
-        Control(app).broadcast(command, arguments)
+    """Send a remote command to all workers. Raises BrokerUnavailable."""
+    with channel_to(app) as channel:
+        _mailbox(app, channel)._broadcast(command, arguments, channel=channel)  # noqa: SLF001 - as Celery does
 
 
 def ask(app: Celery, command: str, names: Sequence[str], *, patience_s: float) -> Sequence[Mapping[str, Any]]:
@@ -53,13 +51,24 @@ def ask(app: Celery, command: str, names: Sequence[str], *, patience_s: float) -
     It ends with the last answer, or once `patience_s` seconds have passed since the one before.
     """
     with channel_to(app, fresh=True) as channel:
-        mailbox = Control(app).mailbox(channel.connection.client)
-        mailbox.producer_pool = None  # the question goes by this channel, too
         limit = None if names else _Listeners(channel)
         options = {"reply": True, "timeout": patience_s, "limit": limit, "channel": channel}
-        say = mailbox._broadcast  # noqa: SLF001 - as Celery does
+        say = _mailbox(app, channel)._broadcast  # noqa: SLF001 - as Celery does
         answers: Sequence[Mapping[str, Any]] = say(command, destination=list(names) or None, **options)
         return answers
+
+
+def _mailbox(app: Celery, channel: Any) -> Any:
+    """Return the way to the workers by a channel: of Celery's own control, as the application's loads what they need.
+
+    It tells them or fails; by itself it would try without end where a broker takes connections and answers nothing.
+    """
+    producer: Any = Producer(channel, auto_declare=False)  # type: ignore[no-untyped-call]
+    publish = producer.publish
+    producer.publish = lambda body, **options: publish(body, **{**options, "retry": False})
+    mailbox = Control(app).mailbox(channel.connection.client)
+    mailbox.producer_or_acquire = lambda *_: nullcontext(producer)
+    return mailbox
 
 
 class _Listeners:
