@@ -69,10 +69,10 @@ class Books:
         """Put a delivery aside, as the gate would have it."""
         return self.ledger.hold(message, HeldFor.BREAKER)
 
-    def finish(self, delivery: Delivery, outcome: Outcome, decision: Decision) -> bool:
+    def finish(self, delivery: Delivery, outcome: Outcome, decision: Decision, status: int | None = None) -> bool:
         """Write down an attempt of a delivery."""
         spent = Budgets(delivery.money, delivery.expires_at, delivery.fast_spent, delivery.slow_spent)
-        attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome)
+        attempt = Attempt(delivery.number, delivery.started_at, timedelta(seconds=1), outcome, status)
         return self.ledger.finish(delivery, attempt, decision, spent, queued=False) is Written.IN_TIME
 
     def fail(

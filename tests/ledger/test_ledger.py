@@ -14,6 +14,7 @@ from webhooks.accepting import reading
 from webhooks.errors import WebhooksError
 from webhooks.ledger.backlog import HeldEndpoints
 from webhooks.ledger.holding import Holding
+from webhooks.ledger.views import Wanted
 from webhooks.model import NO_LIMITS, Delivery, HeldFor, Ladder, Outcome, Reason, State, Unclaimed
 from webhooks.policy.decisions import Delivered, Failed, RetryAt
 
@@ -179,6 +180,14 @@ def test_a_late_success_still_counts(books: Books) -> None:
     assert not books.finish(second, Outcome.UNAVAILABLE, RetryAt(second.started_at, Ladder.FAST))
     assert books.row().state == State.DELIVERED
     assert books.outcomes() == [Outcome.DELIVERED, Outcome.UNAVAILABLE]
+
+
+def test_what_was_answered_2xx_late_is_found_by_that_answer(books: Books) -> None:
+    """Whatever the attempt beside it was answered: who looks for what a merchant refuses is not shown it."""
+    first, second = lost_and_taken_over(books)
+    books.finish(first, Outcome.DELIVERED, Delivered(), 202)
+    books.finish(second, Outcome.UNAVAILABLE, RetryAt(second.started_at, Ladder.FAST), 503)
+    assert [len(books.views.deliveries(Wanted(answer=status), 10).items) for status in (202, 503)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ READS: Mapping[str, tuple[Callable[[Views, Database], object], set[str]]] = {
     "held for a cause": (lambda views, _: views.deliveries(Wanted(held_for=HeldFor.ADDRESS), 50), set()),
     "pending": (lambda views, _: views.deliveries(Wanted(state=State.PENDING), 50), set()),
     "delivered": (lambda views, _: views.deliveries(Wanted(state=State.DELIVERED), 50), {"deliveries_newest"}),
+    "not delivered": (lambda views, _: views.deliveries(Wanted(answer=503), 50), {"deliveries_to_expire"}),
     "rarely answered": (lambda views, _: views.deliveries(Wanted(answer=RARE_ANSWER), 50), {"attempts_answered"}),
     "found": (lambda views, _: views.find("pay_77", 50), {"event_keys_by_value", "deliveries_pkey"}),
     "found of many": (lambda views, _: views.find("order-1", 50), {"event_keys_by_value"}),

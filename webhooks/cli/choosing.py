@@ -72,7 +72,12 @@ _WHICH = [
     click.option("--reason", type=Word(Reason), help="Only what failed for this reason."),
     click.option("--type", help="Only events of this type."),
     click.option("--money/--no-money", default=None, help="Only what is money, or only what is not."),
-    click.option("--answer", type=click.IntRange(100, 599), metavar="STATUS", help="Only what was answered so last."),
+    click.option(
+        "--answer",
+        type=click.IntRange(100, 599),
+        metavar="STATUS",
+        help="Only what was answered so last; a 2xx at any time.",
+    ),
     click.option("--since", type=Moment(), help="Accepted at this moment (UTC) or later, or not longer ago than that."),
     click.option("--until", type=Moment(), help="Accepted before this moment (UTC), or longer ago than that."),
 ]

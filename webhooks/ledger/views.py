@@ -19,7 +19,7 @@ from webhooks.ledger.rows import AttemptRow, DeliveryRow, EventRow, History, Pag
 from webhooks.ledger.shown import SHOWN, SHOWN_OF_ATTEMPT, THE_ID, attempt_of, delivery_of
 from webhooks.ledger.statements import ELSEWHERE
 from webhooks.ledger.tables import attempts, deliveries, events
-from webhooks.ledger.transitions import BEING_SENT, HELD
+from webhooks.ledger.transitions import BEING_SENT, HELD, UNFINISHED
 from webhooks.model import Answer, HeldFor, Outcome, Reason, State, event_of
 from webhooks.policy.answers import meaning
 
@@ -46,7 +46,8 @@ _Ts = TypeVarTuple("_Ts")
 class Wanted:
     """Which deliveries to list; what is None does not narrow the list.
 
-    `answer` is the status of the latest attempt that was written down; `since` and `until` are of the acceptance.
+    `answer` is the status of the latest attempt that was written down, a 2xx that of any: what is delivered was
+    answered so, whatever came beside it. `since` and `until` are of the acceptance.
     """
 
     merchant_id: str | None = None
@@ -90,11 +91,19 @@ def _known_to_indexes(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
 
 
 def _answered(status: int | None) -> Iterator[ColumnElement[bool]]:
-    if status is not None:
-        asked = [_LATEST, attempts.c.status == literal(status, SmallInteger)]
-        if meaning(Answer(status)) is not Outcome.DELIVERED:
-            asked.append(attempts.c.outcome != Outcome.DELIVERED)  # these an index knows
-        yield select(attempts.c.number).where(*asked).exists()
+    if status is None:
+        return
+    asked = attempts.c.status == literal(status, SmallInteger)
+    if meaning(Answer(status)) is Outcome.DELIVERED:
+        yield _exists(attempts.c.delivery_id == deliveries.c.id, asked)
+    else:
+        # Nearly all are delivered, and an index knows each of the others: no look at the attempts of a whole merchant.
+        yield or_(UNFINISHED, deliveries.c.state == State.FAILED)
+        yield _exists(_LATEST, asked, attempts.c.outcome != Outcome.DELIVERED)  # which an index knows
+
+
+def _exists(*attempt: ColumnElement[bool]) -> ColumnElement[bool]:
+    return select(attempts.c.number).where(*attempt).exists()
 
 
 def _within(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
