@@ -74,6 +74,22 @@ def test_the_desk_is_narrowed_by_its_form(site: Site, story: System) -> None:
     assert "evt-bad" not in site.text("/failed?merchant_id=acme")
 
 
+def test_many_groups_leave_what_failed_in_sight(site: Site, story: System) -> None:
+    """The first ones are shown, the others behind one click; none is left out."""
+    names = ("event_id", "type", "money", "state", "reason", "due_at", "attempts", "accepted_at", "expires_at")
+    story.sql(
+        f"""INSERT INTO deliveries (id, merchant_id, endpoint_id, finished_at, {", ".join(names)})
+        SELECT 'evt-bad~ep_' || n, 'shop-' || n, 'ep_' || n, finished_at, {", ".join(names)}
+        FROM deliveries, generate_series(1, 20) AS n WHERE id = 'evt-bad'"""
+    )
+    site.log_in()
+    page = site.get("/failed").text
+    shown, _, more = page[: page.index("<h2>")].partition("<details>")
+    groups = [len(re.findall(r"<a href=./merchant\?", part)) for part in (shown, more)]
+    assert groups == [12, 9]
+    assert "9 groups more" in more
+
+
 def test_a_picture_says_the_most_in_words_and_draws_what_there_is() -> None:
     """A phone has no room for the scale, and nobody can point at a bar of nothing."""
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
