@@ -14,6 +14,7 @@ from webhooks.health.asking import Answers, Fault, Questions
 from webhooks.health.workers import Worker, look_at_workers
 from webhooks.ledger.counting import Overdue
 from webhooks.ledger.leases import Done
+from webhooks.process.spans import in_words
 from webhooks.settings import get_settings
 from webhooks.sweep import Sighting
 
@@ -86,13 +87,13 @@ def judge_beat(answers: Answers) -> Iterator[Fault]:
     """Name what keeps beat from its work."""
     yield from unanswered(answers)
     if answers["beat"] is False:
-        yield Fault("beat", f"none has sent a sweep from {gethostname()} for {_seconds(broker.BELIEVED)}")
+        yield Fault("beat", f"none has sent a sweep from {gethostname()} for {in_words(broker.BELIEVED)}")
 
 
 def judge_overdue(answers: Answers) -> Iterator[Fault]:
     """Name the delivery that is longest overdue, when that is too long."""
     if isinstance(overdue := answers["overdue"], Overdue) and overdue.span > OVERDUE:
-        yield Fault("deliveries", f"{overdue.delivery_id} is overdue by {_seconds(overdue.span)}")
+        yield Fault("deliveries", f"{overdue.delivery_id} is overdue by {in_words(overdue.span)}")
 
 
 def _judge_sweep(done: Done) -> Iterator[Fault]:
@@ -101,7 +102,7 @@ def _judge_sweep(done: Done) -> Iterator[Fault]:
     if done.ago is None:
         yield Fault("sweep", f"none has ever been done: {why}")
     elif abs(done.ago) > limit:  # a time ahead was written before the ledger's clock was set back
-        yield Fault("sweep", f"none has been done to the end for {_seconds(abs(done.ago))}: {why}")
+        yield Fault("sweep", f"none has been done to the end for {in_words(abs(done.ago))}: {why}")
 
 
 def _judge_queues(answers: Answers, workers: Mapping[str, Worker]) -> Iterator[Fault]:
@@ -121,7 +122,7 @@ def _judge_deaf(answers: Answers, name: str, worker: Worker) -> Iterator[Fault]:
         if quiet > QUIET and isinstance(before, Sighting) and isinstance(after, Sighting) and _is_stuck(before, after):
             yield Fault(
                 f"worker {name}",
-                f"it has taken nothing from the queue {queue} for {_seconds(quiet)}, and {after.depth} messages wait",
+                f"it has taken nothing from the queue {queue} for {in_words(quiet)}, and {after.depth} messages wait",
             )
 
 
@@ -145,7 +146,3 @@ def gate_takes_writes() -> bool:
     """Ask the gate's Redis to write something."""
     parts.gate().check_write()
     return True
-
-
-def _seconds(span: timedelta) -> str:
-    return f"{span.total_seconds():.0f} s"
