@@ -49,5 +49,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Speed, as ratios taken in one run; needs nginx. ONLY="fairness held" runs some arms, QUICK=1 one round instead of three.
+# What was compiled once is kept, as an installed wheel's modules are.
+bench: export PYTHONDONTWRITEBYTECODE =
 bench: $(STAMP)
 	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(QUICK),--quick)
