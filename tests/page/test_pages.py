@@ -127,3 +127,14 @@ def test_whose_session_is_over_comes_back_to_the_page_of_the_form(site: Site, st
     led = site.post("/acts/dismiss_failures", form, allow_redirects=False)
     assert led.headers["Location"] == "/login?back=%2Ffailed%3Fmerchant_id%3Dstrict"
     assert parts.audit().latest(1).items == []
+
+
+@pytest.mark.parametrize("path", ["/login", "/acts/dismiss_failures", "/nowhere"])
+def test_a_form_that_is_too_large_is_a_line(site: Site, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """From whoever sends it, logged in or not: it is not read, and fills no log."""
+    for _ in range(2):
+        page = site.post(path, {"why": "x" * 300_000}, allow_redirects=False)
+        assert page.status_code == (404 if path == "/nowhere" else 413)
+        assert 'role="alert">' in page.text
+        site.log_in()
+    assert "Traceback" not in caplog.text

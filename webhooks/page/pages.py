@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, Response, abort, flash, make_response, redirect, render_template, request
+from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from webhooks.ledger.pacing import Tally
@@ -43,8 +44,16 @@ def make_pages() -> Blueprint:
 def refuse(trouble: Trouble) -> Response:
     """Say on a page what is wrong; asking anew is offered where it may help, and after an act the way back."""
     again = request.full_path if trouble.status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
-    back = _local(again if request.method == "GET" else request.form.get("back", ""), "")
+    back = _local(again if request.method == "GET" else _came_from(), "")
     return make_response(render_template("trouble.html", trouble=trouble, back=back), trouble.status)
+
+
+def _came_from() -> str:
+    """Return where the form that was sent is; of one that cannot be read, such as one too large, nobody knows."""
+    try:
+        return request.form.get("back", "")
+    except HTTPException:
+        return ""
 
 
 def _admit() -> AnyResponse | None:
