@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.command import done, run
@@ -68,6 +71,17 @@ def test_the_command_makes_hashes_and_tokens() -> None:
     token = done("dashboard", "token", "anna")
     assert accounts.hash_token(token["token"]) == token["hash"]
     assert run("dashboard", "hash", stdin="short\n").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("piped", "line"),
+    [(b"", "a password has 12 characters or more"), (b"\xff long enough, but in what?\n", "the password is not UTF-8")],
+)
+def test_a_password_from_a_pipe_is_read_there(piped: bytes, line: str) -> None:
+    """Nobody is asked at a terminal, nothing is said about one, and what is no password is a line."""
+    command = [sys.executable, "-m", "webhooks", "dashboard", "hash"]
+    told = subprocess.run(command, input=piped, capture_output=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr.decode()) == (1, b"", f"webhooks: {line}\n")
 
 
 def test_a_dashboard_without_operators_does_not_start() -> None:

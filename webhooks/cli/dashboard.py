@@ -61,16 +61,27 @@ def _say(line: str, style: LogStyle) -> None:
 @dashboard.command("hash")
 @as_json
 def hash_(json_: bool) -> None:
-    """Ask for a password, and print the hash that stands for it in WEBHOOKS_DASHBOARD_USERS."""
-    password = click.prompt("password", hide_input=True, confirmation_prompt=sys.stdin.isatty(), err=True)
+    """Ask for a password, and print the hash that stands for it in WEBHOOKS_DASHBOARD_USERS.
+
+    From a pipe the first line is taken for it.
+    """
     try:
-        hashed = accounts.hash_password(password)
+        hashed = accounts.hash_password(_ask_for_password())
+    except UnicodeError:
+        raise NotPossible("the password is not UTF-8") from None
     except ValueError as error:
         raise NotPossible(str(error)) from None
     if json_:
         print_json({"hash": hashed})
     else:
         click.echo(hashed)
+
+
+def _ask_for_password() -> str:
+    if not sys.stdin.isatty():  # to be asked at a terminal all the same would surprise whoever pipes
+        return sys.stdin.readline().rstrip("\r\n")
+    answer: str = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+    return answer
 
 
 @dashboard.command("token")
